@@ -11,6 +11,7 @@ mod config_command;
 mod control;
 mod daemon;
 mod doctor;
+mod ephemeral;
 mod executor;
 mod failure;
 mod input;
@@ -26,6 +27,7 @@ mod progress;
 mod prompt;
 mod realm;
 mod repl;
+mod rule_options;
 mod schema;
 mod serve;
 mod served;
@@ -49,7 +51,7 @@ use std::time::Duration;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use daemon::DaemonCommand;
 use edn_bridge_contract::{Format, Wire};
-use failure::{FAILED, Failure};
+use failure::Failure;
 use options::{Options, origins};
 use served::Protocol;
 use tracing_subscriber::Layer as _;
@@ -76,8 +78,9 @@ enum Command {
     /// Runs one turn without an editor and streams the answer to standard output.
     ///
     /// Exit status: 0 answered, 1 failed, 2 wrong usage, 3 the model's server cannot be reached or is overloaded, 4 the
-    /// configuration or the provider is not usable, 5 ended by --max-turns or by the length of the answer, 6 no answer
-    /// that fits --schema, 130 interrupted (128 and its number for another signal).
+    /// configuration or the provider is not usable, 5 ended by --max-turns, --timeout or the length of the answer, 6 no
+    /// answer that fits --schema, 7 answered, but calls were refused that need an approval (--allow admits them), 130
+    /// interrupted (128 and its number for another signal).
     Prompt(prompt::PromptArguments),
     /// A conversation on this terminal: streamed Markdown, approvals with diffs, slash commands, files after @.
     Chat(chat::ChatArguments),
@@ -290,7 +293,7 @@ pub fn main() -> ExitCode {
         }
         Command::Query { query, session, explain } => repl::query(&options, query, session, explain),
         Command::Repl { session } => repl::run(&options, session),
-        Command::Prompt(arguments) => prompt::prompt(&options, arguments),
+        Command::Prompt(arguments) => prompt::prompt(&options, &arguments),
         Command::Chat(arguments) => chat::run(&options, &arguments),
         Command::Completion { shell } => completion::completion(&Arguments::command(), shell),
         Command::Man { folder } => completion::man(Arguments::command(), folder),
@@ -328,10 +331,7 @@ pub fn main() -> ExitCode {
         }
         Err(failure) => {
             let _ = writeln!(out::stderr(), "edn-bridge: {failure}");
-            ExitCode::from(match failure {
-                Failure::Status { code, .. } => code,
-                _ => FAILED,
-            })
+            ExitCode::from(failure.status())
         }
     }
 }

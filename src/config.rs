@@ -47,6 +47,8 @@ pub struct Overrides {
     pub model: Option<Arc<str>>,
     /// What tools may do without asking.
     pub mode: Option<Mode>,
+    /// Rules for the calls of tools in this run, before those of the files.
+    pub rules: Vec<RuleValue>,
     /// The option or variable of each value, for a person.
     pub origins: Vec<(&'static str, String)>,
 }
@@ -74,6 +76,12 @@ pub struct Settings {
     pub overrides: Overrides,
     /// The configuration files.
     pub files: Files,
+    /// Whether a call that needs an approval is denied and the turn continues if nobody can be asked. Otherwise the turn ends.
+    pub denies_unasked: bool,
+    /// A text that the system prompt of each session ends with.
+    pub system_prompt: Option<Arc<str>>,
+    /// Whether the sessions of this process end with it.
+    pub is_ephemeral: bool,
     /// The variables that keys are read from and programs get.
     pub environment: Environment,
     /// Folders that commands may write to, in addition to the workspace.
@@ -124,7 +132,7 @@ impl Settings {
     /// The settings with the values of newly read files.
     #[must_use]
     pub fn with(mut self, layers: &Layers) -> Self {
-        let Overrides { provider, model, mode, origins } = &self.overrides;
+        let Overrides { provider, model, mode, origins, rules: _ } = &self.overrides;
         let provider = provider.clone().or_else(|| layers.provider.as_deref().map(Arc::from));
         // A configured model belongs to the configured provider.
         let is_its = layers.provider.is_none() || layers.provider.as_deref() == provider.as_deref();

@@ -311,6 +311,17 @@ pub struct TurnEnded {
     pub error_kind: Option<&'static str>,
     /// The sum over its model calls; `None` for a workflow's run, whose stages are separate turns.
     pub usage: Option<Usage>,
+    /// The end of a workflow's run; `None` for a turn.
+    pub run: Option<RunEnd>,
+}
+
+/// The end of a workflow's run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEnd {
+    /// The outcome of its last stage, or `aborted` or `interrupted`.
+    pub outcome: Arc<str>,
+    /// The reason, if it did not succeed.
+    pub reason: Option<Arc<str>>,
 }
 
 impl TurnEnded {

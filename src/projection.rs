@@ -349,7 +349,7 @@ pub fn rule(listed: &ListedRule) -> Map<'_> {
     map.put("text", listed.rule.text());
     map.put("rule", listed.rule.to_value());
     map.put("source", listed.source.as_str());
-    map.put("removable", listed.source != RuleSource::Configuration);
+    map.put("removable", matches!(listed.source, RuleSource::Kept | RuleSource::Session));
     map.put("in-force", listed.idle.is_none());
     map.put_some("reason", listed.idle);
     map

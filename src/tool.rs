@@ -80,6 +80,9 @@ pub const JOB_ID: &str = "job-id";
 /// The key in the details of a call that looked at a background job: its status.
 pub const JOB_STATUS: &str = "job-status";
 
+/// The tool that asks a server for an address.
+pub const FETCH: &str = "fetch";
+
 /// The key in the details of a call of which nobody knows whether it changed its file.
 pub const UNKNOWN: &str = "unknown";
 

@@ -222,7 +222,7 @@ macro_rules! each_op {
             TrustPreview trust_preview Read true {} ["trust" "runs" "problems" "files"] []
                 "Returns what the project's configuration would do if it were trusted: `:runs` [{:kind :name :text}], what in it cannot be used, and the digests of its files as `trust_project` takes them. `:trust` is none, trusted, changed or earlier.";
             ListRules list_rules Read true {} ["rules"] []
-                "Returns the rules that the session's calls are judged by, in their order, each with its source: configuration, kept or session.";
+                "Returns the rules that the session's calls are judged by, in their order, each with its source: option, configuration, kept or session.";
             RemoveRule remove_rule Write true { "rule-id" Shape::Filled } ["removed"] [NotFound]
                 "Takes a rule back that came from an answer. It permits no further call.";
             ListAudit list_audit Read true

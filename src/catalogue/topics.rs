@@ -204,8 +204,9 @@ topics! {
         ["session-id" "path-line" "stats-line"]
         ["status-line" "usage-parts" "model-text" "session-activity-line" "session-activity-buckets"]
         "The footer's content changed.";
-    CommandResult "command-result" Lossless false ["type"] ["message" "data"]
-        "A slash command ended; this is its outcome.";
+    CommandResult "command-result" Lossless false ["type"] ["message" "data" "turn-id"]
+        "A slash command ended; this is its outcome. `:turn-id` is that of the workflow's run that it began, whose \
+         `turn/ended` follows.";
     InteractionRequested "interaction/requested" Lossless true
         ["interaction-id" "kind" "correlation-id" "payload"]
         ["parent-session-id" "root-session-id" "subagent-id" "subagent-label"]
@@ -216,13 +217,14 @@ topics! {
     TurnStage "turn/stage" Lossless false ["session-id" "turn-id" "stage" "point"] ["hook" "outcome" "reason" "tool-id"]
         "A turn passed a boundary, or a hook ran there.";
     TurnEnded "turn/ended" Lossless false
-        ["session-id" "turn-id" "outcome"] ["stop-reason" "error-message" "error-kind" "usage"]
+        ["session-id" "turn-id" "outcome"] ["stop-reason" "error-message" "error-kind" "usage" "run"]
         "A turn or a workflow's run ended and the session is free. `:outcome` is \"completed\", \"aborted\", \
          \"interrupted\" or \"failed\"; `:entry-id` names its last message. `:error-kind` is that of the model call \
          that failed, if one did: \"overloaded\", \"rate-limited\", \"dropped\", \"malformed\" (the model wrote a call \
          that cannot be used), \"context-overflow\", \"not-configured\" (a key, a model or a provider is missing) or \
          \"fatal\"; or \"round-limit\", if the turn made as many model calls as it may, \"loop\", if it made the same call again \
-         and again, or \"empty-answer\", if the model ended twice without one.";
+         and again, or \"empty-answer\", if the model ended twice without one. Of a \
+         workflow's run, `:run` has the `:outcome` of its last stage, and the `:reason` if it did not succeed.";
     TurnRetry "turn/retry" Lossless false
         ["session-id" "attempt" "kind" "pause-ms"] ["error-message" "discarded"]
         "A model call failed, and the turn waits before it retries it. `:kind` is that of the failure: \"overloaded\", \

@@ -19,7 +19,9 @@ use super::failure::{Exit, Failure, USAGE};
 use super::options::Options;
 use super::prompt::console::{Console, ConsoleEvent, SignalKind};
 use super::prompt::printer::{Output, Teller};
+use super::prompt::verdict::Verdict;
 use super::prompt::{Goal, TOPICS, check_provider, not_set_up, resumed, unusable};
+use super::rule_options::RuleOptions;
 use super::style::{Meaning, Painter};
 use markdown::Markdown;
 use questions::Asker;
@@ -35,6 +37,8 @@ pub(super) struct ChatArguments {
     /// Continue with this session: its id, the beginning of its id, or its name.
     #[arg(long, short, value_name = "SESSION")]
     session: Option<String>,
+    #[command(flatten)]
+    rules: RuleOptions,
 }
 
 pub(super) fn run(options: &Options, arguments: &ChatArguments) -> Exit {
@@ -42,7 +46,9 @@ pub(super) fn run(options: &Options, arguments: &ChatArguments) -> Exit {
         let message = "chat needs a terminal; in a script, use edn-bridge prompt".to_owned();
         return Err(Failure::Status { code: USAGE, message });
     }
-    let settings = options.settings().map_err(|failure| not_set_up(failure.to_string()))?;
+    let rules = arguments.rules.rules()?;
+    let mut settings = options.settings().map_err(|failure| not_set_up(failure.to_string()))?;
+    settings.overrides.rules = rules;
     let wanted = Goal { goes_on: arguments.goes_on, session: arguments.session.as_deref() };
     let resumed = resumed(options, &settings, &wanted)?;
     let mut opening = None;
@@ -54,6 +60,7 @@ pub(super) fn run(options: &Options, arguments: &ChatArguments) -> Exit {
     let folder = settings.cwd.clone();
     let console = Console::open("edn-bridge chat", options, settings, resumed.as_ref(), true);
     let console = console.map_err(unusable)?;
+    arguments.rules.must_hold(console.is_own())?;
     let chat = Chat { console: &console, painter: Painter::stdout() };
     if let Some(opening) = opening {
         chat.say(Meaning::Note, &opening);
@@ -235,7 +242,7 @@ impl Chat<'_> {
                 }
             }
             let Some(outcome) = accepted.ended(&event) else { continue };
-            teller.end(None);
+            teller.end(&Verdict::default());
             match outcome {
                 Outcome::Turn(ended) => {
                     match (frame::text(&ended, "outcome"), frame::text(&ended, "error-message")) {

@@ -22,6 +22,8 @@ pub const NOT_SET_UP: u8 = 4;
 pub const LIMIT: u8 = 5;
 /// That of a prompt without the structured answer that it asked for.
 pub const NO_ANSWER: u8 = 6;
+/// That of a prompt that was answered, while calls were refused because nobody could be asked about them.
+pub const REFUSED_CALLS: u8 = 7;
 /// That of a command that C-c ended, by the convention of shells.
 pub const INTERRUPTED: u8 = 130;
 
@@ -90,6 +92,14 @@ impl Failure {
     /// A failure to start, of any error.
     pub fn start(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Start(error.into())
+    }
+
+    /// The exit status of a command that fails so.
+    pub const fn status(&self) -> u8 {
+        match self {
+            Self::Status { code, .. } => *code,
+            _ => FAILED,
+        }
     }
 
     /// What makes a failure of an error of the system at a place, which is named for a person.

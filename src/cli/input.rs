@@ -19,10 +19,10 @@ pub(super) fn is_piped() -> bool {
     matches!(kind, Ok(FileType::Fifo | FileType::RegularFile | FileType::Socket))
 }
 
-/// The whole text of standard input. What is no UTF-8 in it is replaced.
+/// The whole text of standard input.
 ///
 /// # Errors
-/// When it cannot be read, or is longer than a message may be.
+/// When it cannot be read, is longer than a message may be, or is no text.
 pub(super) fn read() -> Result<String, Failure> {
     let stdin = io::stdin();
     if stdin.is_terminal() {
@@ -43,8 +43,13 @@ pub(super) fn read() -> Result<String, Failure> {
             format!("standard input has more than the {MAX_LINE_BYTES} bytes that a message may have");
         return Err(Failure::Status { code: USAGE, message });
     }
-    Ok(match String::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
-    })
+    let not_text = |at: usize| {
+        let message = format!("standard input is no text: the byte at offset {at} belongs to no UTF-8 text");
+        Failure::Status { code: USAGE, message }
+    };
+    // A zero byte is valid UTF-8, and never part of a text.
+    if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
+        return Err(not_text(at));
+    }
+    String::from_utf8(bytes).map_err(|error| not_text(error.utf8_error().valid_up_to()))
 }

@@ -225,6 +225,7 @@ impl Options {
                 false => self.mode.as_deref().and_then(Mode::parse),
             },
             origins,
+            rules: Vec::new(),
         }
     }
 }

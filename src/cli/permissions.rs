@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use clap::Subcommand;
+use edn_bridge::tool::permission::Rule;
 use edn_bridge::value::{Map, Value};
 
 use super::bridge_connection::BridgeConnection;
@@ -79,11 +80,18 @@ fn list(rules: &[Value<'_>]) -> Exit {
         table.row([
             (text(rule, "rule-id").to_owned(), Some(Meaning::Name)),
             (text(rule, "source").to_owned(), None),
-            (text(rule, "text").to_owned(), None),
+            (shown(rule), None),
             state,
         ]);
     }
     out::show(&table.text())
+}
+
+/// A rule in the short form that `--allow` and `--deny` take, if it has one.
+fn shown(listed: &Value<'_>) -> String {
+    let rule = listed.get("rule").and_then(|rule| Rule::read(rule).ok());
+    let short = rule.and_then(|rule| Some(format!("{} {}", rule.decision.as_str(), rule.short()?)));
+    short.unwrap_or_else(|| text(listed, "text").to_owned())
 }
 
 fn remove(attached: &BridgeConnection, rules: &[Value<'_>], wanted: &str) -> Exit {

@@ -1,111 +1,100 @@
 //! `edn-bridge prompt`: a client of the EDN wire. Knows events and answers, and nothing of the engine behind them.
 
+mod arguments;
 pub(super) mod console;
 mod printed_text;
 pub(super) mod printer;
+mod run;
+pub(super) mod verdict;
 
-use std::path::Path;
+use std::fs::File;
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use clap::Args;
+pub(super) use arguments::PromptArguments;
+use arguments::{message, missing_files, read_schema, read_system, usage};
 use edn_bridge::client::frame;
 use edn_bridge::client::turn::{Accepted, Outcome};
 use edn_bridge::clock::{Clock, SystemClock};
 use edn_bridge::config::Settings;
-use edn_bridge::context::delimiters;
 use edn_bridge::engine::Providers;
-use edn_bridge::files;
 use edn_bridge::json;
-use edn_bridge::limits::CLIENT_TOOL_SCHEMA_BYTES;
 use edn_bridge::message::SessionId;
+use edn_bridge::private;
 use edn_bridge::provider::{embedded, scripted};
 use edn_bridge::store::Journals as _;
 use edn_bridge::value::{Map, Owned, Value};
 
-use super::failure::{Exit, FAILED, Failure, INTERRUPTED, LIMIT, NO_ANSWER, NOT_SET_UP, UNREACHABLE};
+use super::failure::{Exit, Failure, NOT_SET_UP};
 use super::options::Options;
-use super::{input, schema, sessions};
+use super::{schema, sessions};
 use console::{Console, ConsoleEvent, SignalKind};
 use printer::{Output, Teller};
+use run::Run;
+use verdict::{PromptError, Verdict};
 
 /// The tool with which the model gives a structured answer.
 const ANSWER: &str = "answer";
 
-/// Answers that do not fit the schema, before the turn is ended: a model that cannot do it would be asked, and paid, on.
-const MISFITS: u32 = 10;
-
-/// A call that has not begun after so long may wait for an answer, in a session that another client has open too.
-const ANSWERS_ELSEWHERE: Duration = Duration::from_secs(1);
-
 /// What the model gets about it.
 const ASKED: &str = "Give your answer by calling the tool `answer` once, with arguments that fit its schema.";
 
-#[derive(Args)]
-pub(super) struct PromptArguments {
-    /// The message; - reads it from standard input, and what is piped beside a message is attached to it.
-    text: Option<String>,
-    /// Continue with the newest session of this folder.
-    #[arg(long = "continue", short = 'c', conflicts_with = "session")]
-    goes_on: bool,
-    /// Continue with this session: its id, the beginning of its id, or its name.
-    #[arg(long, short, value_name = "SESSION")]
-    session: Option<String>,
-    /// What is printed: the answer's text as it comes, one map at the end, or every event on a line of its own.
-    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t)]
-    output: Output,
-    /// End the turn after so many calls of the model.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    max_turns: Option<u32>,
-    /// Ask for an answer that fits this JSON schema of an object, a file or the text itself, and print it as JSON.
-    #[arg(long, value_name = "FILE|JSON")]
-    schema: Option<String>,
-}
+/// Further requests for an answer that fits the schema, after a turn that ended without one.
+const INSISTS: u32 = 3;
+
+/// Bytes of a token, as the engine estimates it.
+const TOKEN_BYTES: usize = 4;
 
 /// Sends one prompt and prints its answer.
-pub(super) fn prompt(options: &Options, arguments: PromptArguments) -> Exit {
+pub(super) fn prompt(options: &Options, arguments: &PromptArguments) -> Exit {
+    let mut teller = Teller::new(arguments.output, arguments.schema.is_some());
+    let ended = begin(options, arguments, &mut teller);
+    if let Err(failure) = &ended
+        && !teller.has_ended()
+    {
+        let status = failure.status();
+        teller.end(&Verdict::failed(status, PromptError::of_status(status, failure.to_string())));
+    }
+    ended
+}
+
+/// Looks at all that is given before anything costs, and sends it.
+fn begin(options: &Options, arguments: &PromptArguments, teller: &mut Teller) -> Exit {
     let message = message(arguments.text.as_deref())?;
     let shape = arguments.schema.as_deref().map(read_schema).transpose()?;
-    let settings = options.settings().map_err(|failure| not_set_up(failure.to_string()))?;
+    let rules = arguments.rules.rules()?;
+    let system = arguments.system.as_deref().map(read_system).transpose()?;
+    let mut settings = options.settings().map_err(|failure| not_set_up(failure.to_string()))?;
+    settings.overrides.rules = rules;
+    settings.denies_unasked = !arguments.strict;
+    settings.system_prompt = system.map(Into::into);
+    settings.is_ephemeral = arguments.ephemeral;
+    let file = arguments.save.as_ref().map(|path| {
+        let opened = private::open(path);
+        opened.map_err(|error| usage(&format!("--save {}: {error}", path.display())))
+    });
+    let file = file.transpose()?;
+    for warning in missing_files(&settings.cwd, arguments.text.as_deref()) {
+        teller.warn(&warning);
+    }
     let wanted = Goal { goes_on: arguments.goes_on, session: arguments.session.as_deref() };
     let resumed = resumed(options, &settings, &wanted)?;
     if resumed.is_none() {
         check_provider(&settings)?;
     }
+    let has_system = settings.system_prompt.is_some();
     let console = Console::open("edn-bridge prompt", options, settings, resumed.as_ref(), false);
     let console = console.map_err(unusable)?;
+    arguments.rules.must_hold(console.is_own())?;
+    if has_system && !console.is_own() {
+        return Err(usage("another process has this session open: --system would do nothing"));
+    }
     let asked = PromptRequest { message, shape, resumed };
-    let code = asked.see_through(&console, &arguments);
+    let code = asked.see_through(&console, arguments, teller, file);
     console.end();
     code
-}
-
-/// The message with what was piped.
-fn message(text: Option<&str>) -> Result<String, Failure> {
-    let message = match text {
-        Some("-") => guarded(input::read()?),
-        None if input::is_piped() => guarded(input::read()?),
-        None => return Err(usage("there is no message: give one, or pipe one in")),
-        Some(text) if input::is_piped() => match input::read()? {
-            attached if attached.trim().is_empty() => text.to_owned(),
-            attached => format!("{text}\n\n{}", delimiters::marked("standard-input", &[], &attached)),
-        },
-        Some(text) => text.to_owned(),
-    };
-    if message.trim().is_empty() {
-        return Err(usage("the message is empty"));
-    }
-    Ok(message)
-}
-
-/// What is piped in is data: its first line runs no slash command.
-fn guarded(text: String) -> String {
-    if text.trim_start().starts_with('/') { delimiters::marked("standard-input", &[], &text) } else { text }
-}
-
-fn usage(what: &str) -> Failure {
-    Failure::Status { code: super::failure::USAGE, message: what.to_owned() }
 }
 
 pub(super) fn not_set_up(message: String) -> Failure {
@@ -118,26 +107,6 @@ pub(super) fn unusable(failure: Failure) -> Failure {
         Failure::Config(_) | Failure::Script(_) => not_set_up(failure.to_string()),
         other => other,
     }
-}
-
-/// The schema in a file, or the text itself.
-fn read_schema(given: &str) -> Result<Value<'static>, Failure> {
-    let text = match given.trim_start().starts_with('{') {
-        true => given.as_bytes().to_vec(),
-        false => {
-            let most = u64::try_from(CLIENT_TOOL_SCHEMA_BYTES).unwrap_or(u64::MAX).saturating_add(1);
-            let path = Path::new(given).canonicalize();
-            path.and_then(|path| files::read(&path, most))
-                .map_err(|error| usage(&format!("--schema {given}: {error}")))?
-        }
-    };
-    let wrong = |why: String| usage(&format!("--schema: {why}"));
-    let value = json::read(&text).map_err(|error| wrong(error.to_string()))?.into_owned();
-    let is_object = value.as_map().and_then(|map| map.get(&Value::from("type"))).and_then(Value::as_str);
-    if is_object != Some("object") {
-        return Err(wrong("it must be the schema of an object: {\"type\": \"object\", …}".to_owned()));
-    }
-    Ok(value)
 }
 
 /// Which session is meant.
@@ -180,13 +149,6 @@ pub(super) fn check_provider(settings: &Settings) -> Result<(), Failure> {
     }
 }
 
-/// A prompt with what belongs to it.
-struct PromptRequest {
-    message: String,
-    shape: Option<Value<'static>>,
-    resumed: Option<SessionId>,
-}
-
 /// The topics of a turn that a person is told of.
 pub(super) const TOPICS: &[&str] = &[
     "assistant/delta",
@@ -202,10 +164,26 @@ pub(super) const TOPICS: &[&str] = &[
     "ui/frontend-action-requested",
 ];
 
+/// A prompt with what belongs to it.
+struct PromptRequest {
+    message: String,
+    shape: Option<Value<'static>>,
+    resumed: Option<SessionId>,
+}
+
 impl PromptRequest {
     /// Sends it and prints what happens, to the end.
-    fn see_through(self, console: &Console, arguments: &PromptArguments) -> Exit {
+    fn see_through(
+        &self,
+        console: &Console,
+        arguments: &PromptArguments,
+        teller: &mut Teller,
+        file: Option<File>,
+    ) -> Exit {
         console.catch([SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()])?;
+        let state = console.ask("get_state", Map::new())?;
+        let state = state.get("state").unwrap_or(&Value::Nil);
+        self.fits_window(state)?;
         let mut message = self.message.clone();
         if let Some(shape) = &self.shape {
             let mut tool = Map::new();
@@ -216,22 +194,74 @@ impl PromptRequest {
             console.ask("register_tools", Map::new().with("tools", Value::vector([Value::from(tool)])))?;
             message = format!("{message}\n\n{ASKED}");
         }
-        let mut teller = Teller::new(arguments.output, self.shape.is_some());
-        let topics = [TOPICS, &["ui/notification"]].concat();
+        let topics = [TOPICS, &["ui/notification", "ui/status-updated"]].concat();
         console.subscribe(if arguments.output == Output::Events { &[] } else { &topics })?;
-        let accepted = console.ask("prompt", Map::new().with("message", message))?;
-        let accepted = Accepted::of(&accepted);
-        let mut run = Run {
-            console,
-            calls: 0,
-            misfits: 0,
-            is_over_limit: false,
-            interrupted: None,
-            open: None,
-            proposed: None,
-        };
+        let began = Instant::now();
+        let mut run = Run::new(console, arguments.timeout);
+        let mut insisted = 0;
         let ended = loop {
-            let within = [teller.tick(), run.until_asked()].into_iter().flatten().min();
+            let ended = self.follow(&mut run, message, arguments, teller)?;
+            match self.misfit(&ended, &run, teller) {
+                Some(why) if insisted < INSISTS => {
+                    insisted = insisted.saturating_add(1);
+                    message = format!("{why} {ASKED}");
+                }
+                _ => break ended,
+            }
+        };
+        self.leave_nothing(console, &ended, teller);
+        let mut verdict = run.verdict(&ended, self.shape.is_some(), teller.answer.is_some());
+        let text = |key| frame::text(state, key).to_owned();
+        verdict.model =
+            Some((text("model-provider"), text("model-id"))).filter(|(_, model)| !model.is_empty());
+        verdict.duration_ms = i64::try_from(began.elapsed().as_millis()).ok();
+        if let Outcome::Command { failed: false, message } = &ended {
+            teller.command(message);
+        }
+        let answer = teller.answer_text();
+        teller.end(&verdict);
+        if let (Some(mut file), Some(answer)) = (file, answer) {
+            let written = file.set_len(0).and_then(|()| writeln!(file, "{answer}"));
+            written.map_err(Failure::io("--save"))?;
+        }
+        match verdict.sentence() {
+            Some(message) => Err(Failure::Status { code: verdict.status, message }),
+            None => printed(teller),
+        }
+    }
+
+    /// Fails if the message alone is longer than the model's window: its server would refuse it.
+    fn fits_window(&self, state: &Owned) -> Result<(), Failure> {
+        let window = state.get("context-window").and_then(Value::as_i64).unwrap_or_default();
+        let tokens = i64::try_from(self.message.len() / TOKEN_BYTES).unwrap_or(i64::MAX);
+        if window <= 0 || tokens <= window {
+            return Ok(());
+        }
+        let model = frame::text(state, "model-id");
+        Err(usage(&format!(
+            "the message has about {tokens} tokens, and the window of {model} has {window}: send less of it, or name a file \
+             that the model can read in parts"
+        )))
+    }
+
+    /// Sends a message and tells what happens until it has come to something. A command that begins a workflow is followed to
+    /// the end of its run.
+    fn follow(
+        &self,
+        run: &mut Run<'_>,
+        message: String,
+        arguments: &PromptArguments,
+        teller: &mut Teller,
+    ) -> Result<Outcome, Failure> {
+        let console = run.console;
+        let accepted = console.ask("prompt", Map::new().with("message", message))?;
+        let mut accepted = Accepted::of(&accepted);
+        let mut follows_run = false;
+        loop {
+            if run.gives_up() {
+                return Ok(Outcome::Turn(Value::from(Map::new().with("outcome", "aborted"))));
+            }
+            let within = [teller.tick(), run.until_asked(), run.until_deadline()].into_iter().flatten().min();
             let event = match console.next(within) {
                 None => {
                     if let Some(question) = run.asked_elsewhere() {
@@ -246,7 +276,8 @@ impl PromptRequest {
                 }
                 Some(ConsoleEvent::Event(event)) => event,
             };
-            if !accepted.has(&event) {
+            // The stages of a run are turns of their own.
+            if !follows_run && !accepted.has(&event) {
                 console.printed(&event);
                 continue;
             }
@@ -256,34 +287,64 @@ impl PromptRequest {
             console.printed(&event);
             let data = frame::data(&event);
             match frame::topic(&event) {
+                "command-result" if !follows_run && !frame::text(data, "turn-id").is_empty() => {
+                    teller.warn(frame::text(data, "message"));
+                    accepted = Accepted::of_turn(frame::text(data, "turn-id"));
+                    follows_run = true;
+                    continue;
+                }
+                "ui/status-updated" if follows_run => teller.stage(data),
                 "assistant/message" => {
                     run.count(data, arguments.max_turns);
                 }
-                "tool/requested" => run.answered(self.take_answer(console, data, &mut teller)),
+                "tool/requested" => run.answered(self.take_answer(console, data, teller)),
                 "tool/start" => run.proposed = Some(Instant::now()),
                 "tool/executing" => run.proposed = None,
                 "tool/result" => {
                     run.proposed = None;
-                    run.has_result();
+                    run.has_result(data);
                 }
                 _ => {}
             }
             if let Some(outcome) = accepted.ended(&event) {
-                break outcome;
-            }
-        };
-        let is_lost = matches!(&ended, Outcome::Turn(data) if frame::text(data, "outcome") == "failed");
-        if is_lost && self.resumed.is_none() && !teller.has_said() {
-            // Nothing was said in it: it would only stand in the way of those where something was.
-            let session = frame::text(console.server_info(), "session-id").to_owned();
-            let left = console.ask("new_session", Map::new());
-            let deleted =
-                left.and_then(|_| console.ask("delete_session", Map::new().with("session-id", session)));
-            if let Err(error) = deleted {
-                tracing::debug!(%error, "the session stays");
+                return Ok(outcome);
             }
         }
-        run.status(&mut teller, ended, self.shape.is_some())
+    }
+
+    /// Takes an answer that the model has written as text, in place of the call. Else returns what the model is to be told.
+    fn misfit(&self, ended: &Outcome, run: &Run<'_>, teller: &mut Teller) -> Option<String> {
+        let Outcome::Turn(data) = ended else { return None };
+        let shape = self.shape.as_ref().filter(|_| teller.answer.is_none() && !run.is_ended())?;
+        if frame::text(data, "outcome") != "completed" || frame::text(data, "stop-reason") == "refusal" {
+            return None;
+        }
+        let why = match json::read(unfenced(teller.last_text()).as_bytes()) {
+            Ok(value) => match schema::check(shape, &value) {
+                Ok(()) => {
+                    teller.answer = Some(value.into_owned());
+                    return None;
+                }
+                Err(why) => why,
+            },
+            Err(_) => "There is no answer yet: you did not call the tool.".to_owned(),
+        };
+        Some(why)
+    }
+
+    /// Deletes a session in which nothing was said: it would only stand in the way of those where something was.
+    fn leave_nothing(&self, console: &Console, ended: &Outcome, teller: &Teller) {
+        let is_lost = matches!(ended, Outcome::Turn(data) if frame::text(data, "outcome") == "failed");
+        if !is_lost || self.resumed.is_some() || teller.has_said() {
+            return;
+        }
+        let session = frame::text(console.server_info(), "session-id").to_owned();
+        let left = console.ask("new_session", Map::new());
+        let deleted =
+            left.and_then(|_| console.ask("delete_session", Map::new().with("session-id", session)));
+        if let Err(error) = deleted {
+            tracing::debug!(%error, "the session stays");
+        }
     }
 
     /// Checks an answer that the model gives with the tool. The turn ends with one that fits. Returns whether it does.
@@ -308,6 +369,13 @@ impl PromptRequest {
     }
 }
 
+/// A text without the fence of a block of code around it.
+fn unfenced(text: &str) -> &str {
+    let text = text.trim();
+    let inner = text.strip_prefix("```").and_then(|rest| rest.split_once('\n')).map(|(_, rest)| rest);
+    inner.and_then(|rest| rest.trim_end().strip_suffix("```")).unwrap_or(text)
+}
+
 /// What is said when the bridge goes before the turn has ended.
 fn gone(session: Option<&SessionId>) -> Failure {
     Failure::Failed(match session {
@@ -317,161 +385,6 @@ fn gone(session: Option<&SessionId>) -> Failure {
         ),
         None => "the turn did not end".to_owned(),
     })
-}
-
-/// The running turn.
-struct Run<'c> {
-    console: &'c Console,
-    calls: u32,
-    /// Answers that did not fit the schema.
-    misfits: u32,
-    is_over_limit: bool,
-    /// The status of an end by a signal, by the convention of shells.
-    interrupted: Option<u8>,
-    /// The calls of the last answer that may be, which have no result yet.
-    open: Option<usize>,
-    /// When a call was proposed that does not run yet.
-    proposed: Option<Instant>,
-}
-
-impl Run<'_> {
-    /// How long until it is looked whether a call waits for an answer.
-    fn until_asked(&self) -> Option<Duration> {
-        Some(ANSWERS_ELSEWHERE.saturating_sub(self.proposed?.elapsed()))
-    }
-
-    /// The question that a call waits for, if another client is asked it. Looks once for a call.
-    fn asked_elsewhere(&mut self) -> Option<Owned> {
-        if self.until_asked()? > Duration::ZERO {
-            return None;
-        }
-        self.proposed = None;
-        let query = "[{:psi.agent-session/interactions [:psi.interaction/kind :psi.interaction/payload]}]";
-        let answer = self.console.ask("query_eql", Map::new().with("query", query)).ok()?;
-        let asked = answer.get("result")?.get("psi.agent-session/interactions")?.as_slice()?;
-        asked.first().cloned()
-    }
-
-    /// Counts a call of the model. After the last that may be, the turn is to end once its tools have.
-    fn count(&mut self, answer: &Owned, most: Option<u32>) {
-        // What marks the end is no call.
-        if self.is_over_limit {
-            return;
-        }
-        if self.open.is_some() {
-            return self.end_over_limit();
-        }
-        self.calls = self.calls.saturating_add(1);
-        let goes_on = frame::text(answer, "stop-reason") == "tool-use";
-        if goes_on && most.is_some_and(|most| self.calls >= most) {
-            let content = answer.get("content").and_then(Value::as_slice).unwrap_or_default();
-            let is_call = |block: &&Owned| block.get("type").and_then(Value::as_keyword) == Some("tool-call");
-            self.open = Some(content.iter().filter(is_call).count());
-        }
-    }
-
-    /// A call has its result. With that of the last one the turn ends, if the model may not be called again: an interrupt
-    /// before would keep calls from running that have not begun.
-    fn has_result(&mut self) {
-        self.open = self.open.map(|open| open.saturating_sub(1));
-        if self.open == Some(0) && !self.is_over_limit {
-            self.end_over_limit();
-        }
-    }
-
-    /// Whether it is of a call of the model that began before the limit could end the turn: nobody asked for its answer.
-    fn is_late(&self, event: &Owned) -> bool {
-        self.is_over_limit
-            && match frame::topic(event) {
-                "assistant/message" => !frame::message_text(frame::data(event)).is_empty(),
-                topic => topic.ends_with("-delta") || topic == "assistant/delta",
-            }
-    }
-
-    fn end_over_limit(&mut self) {
-        self.is_over_limit = true;
-        self.console.tell("interrupt", Map::new());
-    }
-
-    /// Counts an answer that does not fit the schema, and ends the turn with the last that may be.
-    fn answered(&mut self, fits: bool) {
-        self.misfits = self.misfits.saturating_add(u32::from(!fits));
-        if !fits && self.misfits == MISFITS {
-            self.console.tell("interrupt", Map::new());
-        }
-    }
-
-    fn interrupt(&mut self, signal: SignalKind) {
-        self.interrupted = u8::try_from(signal.as_raw_value()).ok().map(|number| number.saturating_add(128));
-        self.console.tell("abort", Map::new());
-    }
-
-    /// Prints the end, and says how the command ends.
-    fn status(&self, teller: &mut Teller, ended: Outcome, wants_answer: bool) -> Exit {
-        let failed = |code, message: &str| Err(Failure::Status { code, message: message.to_owned() });
-        match ended {
-            Outcome::Command { failed: true, message } => {
-                teller.end(Some(&message));
-                failed(FAILED, &message)
-            }
-            Outcome::Command { failed: false, message } => {
-                teller.command(&message);
-                printed(teller)
-            }
-            Outcome::Choice(_) | Outcome::Repeated => {
-                let why = "this command offers a choice; give it its argument, or use an editor";
-                teller.end(Some(why));
-                failed(FAILED, why)
-            }
-            Outcome::Turn(data) => {
-                let (code, why) = self.verdict(&data, teller.answer.is_some(), wants_answer);
-                teller.end(why.as_deref());
-                match why {
-                    Some(why) => failed(code, &why),
-                    None => printed(teller),
-                }
-            }
-        }
-    }
-
-    /// The status of an ended turn, and what kept the answer away.
-    fn verdict(&self, ended: &Owned, is_answered: bool, wants_answer: bool) -> (u8, Option<String>) {
-        let outcome = frame::text(ended, "outcome");
-        match outcome {
-            _ if wants_answer && is_answered => (0, None),
-            _ if let Some(status) = self.interrupted => (status, Some("the turn was interrupted".to_owned())),
-            _ if self.is_over_limit => {
-                let calls = if self.calls == 1 { "call" } else { "calls" };
-                (LIMIT, Some(format!("the turn was ended after {} {calls} of the model", self.calls)))
-            }
-            "completed" | "interrupted" if wants_answer => {
-                (NO_ANSWER, Some("the model gave no answer that fits the schema".to_owned()))
-            }
-            "completed" if frame::text(ended, "stop-reason") == "max-tokens" => {
-                (LIMIT, Some("the answer was cut off: it is as long as the model may write".to_owned()))
-            }
-            "completed" if frame::text(ended, "stop-reason") == "refusal" => {
-                let why = Some(frame::text(ended, "error-message")).filter(|why| !why.is_empty());
-                (FAILED, Some(why.unwrap_or("the model refused").to_owned()))
-            }
-            "completed" => (0, None),
-            "aborted" | "interrupted" => (INTERRUPTED, Some("another client has ended the turn".to_owned())),
-            _ => {
-                let mut why = frame::text(ended, "error-message").to_owned();
-                if why.starts_with("permission-required:") {
-                    why.push_str(" Here: --mode accept-edits, or --mode yolo; edn-bridge chat asks you.");
-                }
-                let why = Some(why).filter(|why| !why.is_empty());
-                let code = match frame::text(ended, "error-kind") {
-                    "overloaded" | "rate-limited" | "dropped" => UNREACHABLE,
-                    "not-configured" => NOT_SET_UP,
-                    "loop" => LIMIT,
-                    _ => FAILED,
-                };
-                (code, Some(why.unwrap_or_else(|| "the turn failed".to_owned())))
-            }
-        }
-    }
 }
 
 /// Success, if standard output has taken all of it.

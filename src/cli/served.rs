@@ -33,6 +33,7 @@ use edn_bridge::wire::transport::socket::{self, Listener, Purpose, SocketPeer};
 use edn_bridge::wire::ui;
 use serde::{Deserialize, Serialize};
 
+use super::ephemeral::EphemeralFolder;
 use super::executor;
 use super::failure::Failure;
 use super::realm::{self, Member};
@@ -53,6 +54,8 @@ pub(super) struct Process {
     executor: tokio::runtime::Runtime,
     /// This process's part in a realm.
     member: Option<Member>,
+    /// The journals of sessions that end with this process. Removed when it is dropped.
+    ephemeral: Option<EphemeralFolder>,
 }
 
 impl Process {
@@ -73,9 +76,13 @@ impl Process {
         if let Some(kind) = weak_locks(&settings.state_dir) {
             tracing::warn!(kind, "the state folder is on a file system where locks may not hold");
         }
-        let store = Store::new(&settings.state_dir, durability).map_err(Failure::start)?;
+        let ephemeral =
+            settings.is_ephemeral.then(|| EphemeralFolder::create(&settings.state_dir)).transpose()?;
+        let journals = ephemeral.as_ref().map_or(settings.state_dir.as_path(), EphemeralFolder::path);
+        let store = Store::new(journals, durability).map_err(Failure::start)?;
         // Sessions of this machine alone need no realm.
-        let member = realm::join(&settings).unwrap_or_else(|failure| {
+        let member = if settings.is_ephemeral { Ok(None) } else { realm::join(&settings) };
+        let member = member.unwrap_or_else(|failure| {
             tracing::error!("this machine is not in its realm: {failure}");
             None
         });
@@ -91,7 +98,7 @@ impl Process {
         if let Some(member) = &member {
             edn_bridge::engine::federate(&engine, member.federation().clone());
         }
-        Ok(Self { engine, clock, executor, member })
+        Ok(Self { engine, clock, executor, member, ephemeral })
     }
 
     /// Ends the executor, so that the sessions' locks are given back by name too. What does not end is
@@ -102,7 +109,7 @@ impl Process {
             self.executor.block_on(async { tokio::time::timeout(PATIENCE, self.engine.end_servers()).await });
         self.executor.shutdown_timeout(std::time::Duration::from_millis(200));
         self.engine.end();
-        drop(self.member);
+        drop((self.member, self.ephemeral));
     }
 }
 

@@ -59,6 +59,11 @@ impl Accepted {
         Self { turn: None, is_over: false }
     }
 
+    /// A turn or a workflow's run of this id.
+    pub fn of_turn(turn: &str) -> Self {
+        Self { turn: Some(turn.to_owned()), is_over: false }
+    }
+
     /// Whether an event belongs to the turn, or to none. Where the turn is not known, any does.
     pub fn has(&self, event: &Owned) -> bool {
         let of = frame::text(frame::data(event), "turn-id");

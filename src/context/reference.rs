@@ -88,6 +88,24 @@ pub fn may_refer(text: &str) -> bool {
     mentions(text).next().is_some()
 }
 
+/// The words after `@` in a text that name no file, each once, in order. Reads the disk.
+pub fn missing(cwd: &Path, text: &str) -> Vec<String> {
+    let meter = Meter::new(REFERENCE_LOOKUPS, REFERENCE_LOOKUP_BYTES);
+    let mut look_ups = LookUps { cwd, meter, is_spent: false };
+    let mut missing: Vec<String> = Vec::new();
+    for mention in mentions(text) {
+        let is_file = matches!(look_ups.locate(mention), Located::File { .. });
+        if look_ups.is_spent {
+            break;
+        }
+        let name = mention.text.trim_end_matches(PUNCTUATION);
+        if !is_file && !name.is_empty() && !missing.iter().any(|known| known == name) {
+            missing.push(name.to_owned());
+        }
+    }
+    missing
+}
+
 /// The files that a text refers to, each once, in order.
 ///
 /// A word that names no file is ignored, unless it can only be a path. The reader decides on each resolved

@@ -27,7 +27,7 @@ use crate::engine::workflow;
 use crate::facts::agent::AgentCommand;
 use crate::facts::mcp::McpServer;
 use crate::facts::{CommandFacts, HostFacts, JobFacts};
-use crate::message::{Mode, SessionId, ThinkingLevel};
+use crate::message::{Mode, SessionId, ThinkingLevel, TurnId};
 use crate::session::{
     Again, ApiError, Call, Jobs as _, Logins as _, McpServers as _, McpSwitch, NewSession, Opened, Prompted,
     Reach, Reply, SessionSettings as _, Sessions as _, SwitchTarget, Turns as _, Undo, Undone, Undos as _,
@@ -379,7 +379,7 @@ impl Commands<'_> {
                             None => format!("Workflow {name} began."),
                             Some(run) => format!("Workflow {name} continues the stage {}.", run.step),
                         };
-                        engine.shared.tell(&asked, "text", began);
+                        engine.shared.tell_begun(&asked, "text", began, Some(TurnId::from(&*held.id)));
                         workflow::start(engine.opener.clone(), session, found, asked.cause(), held);
                     }
                     Err(error) => engine.shared.tell(&asked, "error", error.message),

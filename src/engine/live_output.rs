@@ -275,7 +275,14 @@ mod tests {
 
     fn ended() -> Arc<crate::event::TurnEnded> {
         let outcome = crate::event::TurnOutcome::Completed;
-        Arc::new(crate::event::TurnEnded { outcome, stop: None, error: None, error_kind: None, usage: None })
+        Arc::new(crate::event::TurnEnded {
+            outcome,
+            stop: None,
+            error: None,
+            error_kind: None,
+            usage: None,
+            run: None,
+        })
     }
 
     #[test]

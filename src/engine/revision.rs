@@ -51,6 +51,8 @@ pub struct ConfigRevision {
     pub providers: Providers,
     /// The variables of programs, without those that hold keys.
     pub environment: Environment,
+    /// The permission rules of the command line, which hold for the process.
+    pub option_rules: Vec<Rule>,
     /// The permission rules of the configuration's files.
     pub rules: Vec<Rule>,
     /// The hooks, in order.
@@ -223,6 +225,7 @@ impl ConfigRevision {
         let config = Self {
             revision,
             read_at: rfc3339(read_at),
+            option_rules: rules::usable(&settings.overrides.rules),
             rules: rules::configured(layers),
             hooks,
             mcp: of_tools,

@@ -26,6 +26,7 @@ pub(super) fn listed(services: &Services, session: &Handle) -> Vec<ListedRule> {
             listed.push(rule);
         }
     };
+    config.option_rules.iter().for_each(|rule| add(rule, RuleSource::Option, None));
     config.rules.iter().for_each(|rule| add(rule, RuleSource::Configuration, None));
     let kept = services.kept_rules.of(cwd);
     for (rule, is_used) in &kept {
@@ -49,6 +50,10 @@ pub(super) fn take_back(services: &Services, session: &Handle, id: &str) -> Resu
     match source {
         RuleSource::Configuration => {
             let expected = "a rule from an answer; this one stands in a file of the configuration";
+            return Err(ApiError::invalid_param("rule-id", expected));
+        }
+        RuleSource::Option => {
+            let expected = "a rule from an answer; this one is an option of the command and ends with it";
             return Err(ApiError::invalid_param("rule-id", expected));
         }
         RuleSource::Kept => {

@@ -27,8 +27,13 @@ fn path(state_dir: &Path) -> PathBuf {
 
 /// Reads the configuration's rules. An invalid rule is reported and skipped.
 pub fn configured(layers: &Layers) -> Vec<Rule> {
+    usable(&layers.rules)
+}
+
+/// Those of rules that can be used. Another is reported and skipped.
+pub fn usable(values: &[RuleValue]) -> Vec<Rule> {
     let mut rules = Vec::new();
-    for RuleValue { value, place } in &layers.rules {
+    for RuleValue { value, place } in values {
         match Rule::read(value) {
             Ok(rule) => rules.push(rule),
             Err(problem) => tracing::warn!("{place}: a rule is left out: {problem}: {value}"),

@@ -10,7 +10,10 @@ use crate::store::{Entry, EntryBody};
 use crate::value::Value;
 use crate::workflow::FAILED;
 
-/// The facts about an unfinished run.
+/// How the id of a run begins.
+pub const RUN_PREFIX: &str = "w-";
+
+/// The facts about a run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunRecord {
     /// The run.
@@ -25,6 +28,8 @@ pub struct RunRecord {
     pub results: Vec<(String, Value<'static>)>,
     /// Its outcome; empty for an unfinished run.
     pub ended: String,
+    /// Why it did not succeed; empty if it did.
+    pub why: String,
     /// The questions of the running step, oldest first.
     pub asked: Vec<UnendedQuestion>,
     /// Whether the running step has got beyond its gate: it has said something to the model.
@@ -80,7 +85,9 @@ pub fn newest<'e>(
                 begun.results.retain(|(id, _)| *id != stage);
                 begun.results.push((stage, record.result.clone().unwrap_or(Value::Nil)));
             }
-            (RunEvent::Ended, Some(begun)) => begun.ended = text(&record.outcome),
+            (RunEvent::Ended, Some(begun)) => {
+                (begun.ended, begun.why) = (text(&record.outcome), text(&record.why));
+            }
             (RunEvent::Interrupted, Some(begun)) => begun.ended = "interrupted".to_owned(),
             _ => {}
         }

@@ -57,6 +57,6 @@ impl RunningTurn {
         });
         let error = last.and_then(|message| message.error_message.clone());
         let error_kind = self.control.failure().filter(|_| outcome == TurnOutcome::Failed);
-        TurnEnded { outcome, stop, error, error_kind, usage }
+        TurnEnded { outcome, stop, error, error_kind, usage, run: None }
     }
 }

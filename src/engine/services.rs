@@ -28,7 +28,7 @@ use crate::engine::session_tree::SessionTree;
 use crate::engine::shells::Shells;
 use crate::engine::system_prompt;
 use crate::engine::working_sessions::WorkingSessions;
-use crate::event::{Body, CommandOutcome};
+use crate::event::{Body, CommandOutcome, Event};
 use crate::facts::{AtWork, SessionFacts};
 use crate::federation::Federation;
 use crate::glob;
@@ -36,7 +36,7 @@ use crate::http::web::Web;
 use crate::interaction::PendingQuestions;
 use crate::limits::{IDEMPOTENCY_WINDOW_MS, LET_GO_TRIES, PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
 use crate::memory::Memory;
-use crate::message::{Mode, SessionId};
+use crate::message::{Mode, SessionId, TurnId};
 use crate::query::world::PromptPart;
 use crate::runner::Lifeline;
 use crate::session::{ApiError, Call, ShownFiles, Tally, ToolAnswer};
@@ -122,12 +122,12 @@ impl Services {
         if facts.mode != Mode::Yolo || is_safe() { facts.mode } else { Mode::Ask }
     }
 
-    /// The rules that hold in every session of a folder: those of the configuration, then the kept ones, as they are on
-    /// disk now.
+    /// The rules that hold in every session of a folder: those of the command line, of the configuration, then the kept ones,
+    /// as they are on disk now.
     pub fn standing(&self, config: &ConfigRevision, cwd: &Path) -> Vec<Rule> {
         let kept = self.kept_rules.of(cwd).into_iter();
         let used = kept.filter(|(_, is_used)| *is_used).map(|(rule, _)| rule);
-        config.rules.iter().cloned().chain(used).collect()
+        config.option_rules.iter().chain(&config.rules).cloned().chain(used).collect()
     }
 
     /// A session begins to work.
@@ -164,6 +164,12 @@ impl Services {
         if tools {
             parts.extend(self.mcp.instructions(session));
         }
+        parts.extend(self.settings.system_prompt.as_deref().map(|text| PromptPart {
+            kind: "option",
+            source: "--system".to_owned(),
+            text: text.to_owned(),
+            cut: false,
+        }));
         parts
     }
 
@@ -221,11 +227,16 @@ impl Services {
 
     /// Sends a command's outcome to the connection that gave it.
     pub fn tell(&self, call: &Call, kind: &'static str, message: String) {
+        self.tell_begun(call, kind, message, None);
+    }
+
+    /// The same with the run that the command began.
+    pub fn tell_begun(&self, call: &Call, kind: &'static str, message: String, run: Option<TurnId>) {
         let Some(client) = self.hub.client(call.connection) else { return };
         // After a switch the outcome belongs to the person's current session.
         let Ok(handle) = self.tree.get(&client.focused()) else { return };
         let body = Body::CommandResult(Arc::new(CommandOutcome { kind, message }));
-        let _ = client.deliver(&handle.event(body, Some(call.cause())));
+        let _ = client.deliver(&Event { turn: run, ..handle.event(body, Some(call.cause())) });
     }
 
     /// When what runs in a session must have ended: with this host's lease, if hosts share the session.

@@ -669,9 +669,7 @@ fn resolved(resolution: Resolution, prompt: &str) -> Result<Result<(), String>, 
         Resolution::Accepted { .. } => Err(format!("the user said no to {prompt:?}")),
         Resolution::Cancelled { .. } => Err(format!("the user dismissed {prompt:?}")),
         Resolution::TimedOut => Err(format!("nobody answered {prompt:?} in time")),
-        Resolution::Headless => {
-            Err(format!("permission-required: confirm for {prompt:?}, and nobody is there to answer"))
-        }
+        Resolution::Headless => Err(format!("nobody is there to answer {prompt:?}")),
         Resolution::Withdrawn => return Err(Stopped),
     })
 }

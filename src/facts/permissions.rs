@@ -22,6 +22,8 @@ pub struct ListedRule {
 /// Where a rule comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleSource {
+    /// An option of the command that runs, with which it ends.
+    Option,
     /// A file of the configuration, which only the person changes.
     Configuration,
     /// An answer that was to hold in every session of the workspace.
@@ -34,6 +36,7 @@ impl RuleSource {
     /// Its name.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Option => "option",
             Self::Configuration => "configuration",
             Self::Kept => "kept",
             Self::Session => "session",

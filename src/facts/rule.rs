@@ -68,6 +68,11 @@ pub enum RuleError {
     /// Its command has too many words.
     #[error(":command of a rule has at most {RULE_WORDS} words, unless it is :exact")]
     Words,
+    /// A short form that cannot be read. Contains it.
+    #[error(
+        "{0:?} is no rule: write TOOL, TOOL:PATH, bash:COMMAND, fetch:HOST, or bash=LINE for a whole command, verbatim"
+    )]
+    Short(String),
     /// Its host is none.
     #[error(":host of a rule: {0}")]
     Host(String),

@@ -174,9 +174,9 @@ pub struct Shown {
 /// A part of a system prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptPart {
-    /// Its kind: `base`, `tools`, `instructions`, `skills`, `memory` or `servers`.
+    /// Its kind: `base`, `tools`, `instructions`, `skills`, `memory`, `servers` or `option`.
     pub kind: &'static str,
-    /// Its source: a file's path, `edn-bridge`, or `mcp:` and the name of an MCP server.
+    /// Its source: a file's path, `edn-bridge`, `mcp:` and the name of an MCP server, or the command's option.
     pub source: String,
     /// Its text.
     pub text: String,

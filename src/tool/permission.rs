@@ -19,6 +19,7 @@ mod act;
 mod matching;
 mod programs;
 mod protected_files;
+mod short_form;
 
 pub use act::{Access, Act, Part, Run, quoted};
 pub use matching::Bars;

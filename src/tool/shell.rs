@@ -1,9 +1,13 @@
 //! Determines what a shell command would run, as far as possible without running it.
 //!
 //! A command is split into its simple commands only if every character has one plain meaning. Anything else
-//! (substitutions, variables, redirections, compound commands, escapes, here-documents, or a text of more than
-//! [`SHELL_BYTES`]) makes it [`Analysis::Opaque`]: a person may see it, but no rule may allow it. A command that runs its own text, or
-//! hides another program, is [`veiled`]. Knows no rules.
+//! (substitutions, variables, redirections to files, compound commands, escapes, here-documents, or a text of more than
+//! [`SHELL_BYTES`]) makes it [`Analysis::Opaque`]: a person may see it, but no rule may allow it. A redirection to `/dev/null` or
+//! to an open descriptor changes no file, and is passed over. A command that runs its own text, or hides another program, is
+//! [`veiled`]. Knows no rules.
+
+use std::iter::Peekable;
+use std::str::Chars;
 
 mod danger;
 mod mention;
@@ -59,8 +63,15 @@ fn split(command: &str) -> Option<Vec<Simple>> {
     let mut words: Vec<String> = Vec::new();
     let mut fed = false;
     let mut word: Option<String> = None;
+    // A quoted digit before a redirection is a word, and no descriptor.
+    let mut is_quoted = false;
     let mut chars = command.chars().peekable();
     while let Some(c) = chars.next() {
+        if matches!(c, '\'' | '"') {
+            is_quoted = true;
+        } else if word.is_none() {
+            is_quoted = false;
+        }
         match c {
             '\'' => {
                 let text = word.get_or_insert_default();
@@ -90,6 +101,18 @@ fn split(command: &str) -> Option<Vec<Simple>> {
                 end_command(&mut commands, &mut words, fed, c == '\n')?;
                 fed = fed && empty;
             }
+            '>' | '<' => {
+                let is_descriptor = |text: &str| {
+                    !is_quoted && text.len() == 1 && text.bytes().all(|byte| byte.is_ascii_digit())
+                };
+                words.extend(word.take().filter(|text| !is_descriptor(text)));
+                pass_harmless_target(c, &mut chars)?;
+            }
+            '&' if chars.peek() == Some(&'>') => {
+                words.extend(word.take());
+                chars.next();
+                pass_harmless_target('&', &mut chars)?;
+            }
             '|' | '&' => {
                 words.extend(word.take());
                 let doubled = chars.next_if_eq(&c).is_some();
@@ -101,8 +124,7 @@ fn split(command: &str) -> Option<Vec<Simple>> {
                 fed = c == '|' && !doubled;
             }
             '#' if word.is_none() => return None,
-            '$' | '`' | '\\' | '<' | '>' | '(' | ')' | '{' | '}' | '*' | '?' | '[' | ']' | '~' | '^'
-            | '!' => {
+            '$' | '`' | '\\' | '(' | ')' | '{' | '}' | '*' | '?' | '[' | ']' | '~' | '^' | '!' => {
                 return None;
             }
             // A control character, or a blank that is one for some shells only.
@@ -113,6 +135,22 @@ fn split(command: &str) -> Option<Vec<Simple>> {
     words.extend(word.take());
     end_command(&mut commands, &mut words, fed, true)?;
     (!commands.is_empty()).then_some(commands)
+}
+
+/// Passes over the target of a redirection (`>`, `<`, or `&` for both outputs) that changes no file: `/dev/null`, or standard
+/// output or error. `None` for any other.
+fn pass_harmless_target(kind: char, chars: &mut Peekable<Chars<'_>>) -> Option<()> {
+    let appends = kind != '<' && chars.next_if_eq(&'>').is_some();
+    if kind == '>' && !appends && chars.next_if_eq(&'&').is_some() {
+        chars.next_if(|c| matches!(c, '1' | '2'))?;
+    } else {
+        while chars.next_if(|c| matches!(c, ' ' | '\t')).is_some() {}
+        for c in "/dev/null".chars() {
+            chars.next_if_eq(&c)?;
+        }
+    }
+    let ends_word = |c: &char| matches!(c, ' ' | '\t' | ';' | '\n' | '|' | '&' | '>' | '<');
+    chars.peek().is_none_or(ends_word).then_some(())
 }
 
 fn end_command(
@@ -174,6 +212,12 @@ mod tests {
             ("a && b || c; d | e", vec![vec!["a"], vec!["b"], vec!["c"], vec!["d"], vec!["e"]]),
             ("a\nb\n", vec![vec!["a"], vec!["b"]]),
             ("echo a'b'\"c\"", vec![vec!["echo", "abc"]]),
+            ("ls 2>/dev/null", vec![vec!["ls"]]),
+            ("ls x>/dev/null 2>&1 | wc -l", vec![vec!["ls", "x"], vec!["wc", "-l"]]),
+            ("2> /dev/null ls a >>/dev/null;b</dev/null", vec![vec!["ls", "a"], vec!["b"]]),
+            ("ls &>/dev/null && a >&2", vec![vec!["ls"], vec!["a"]]),
+            ("kill '9'>/dev/null 12>/dev/null", vec![vec!["kill", "9", "12"]]),
+            ("echo 1''2>&1", vec![vec!["echo", "12"]]),
         ] {
             let expected = expected
                 .into_iter()
@@ -190,6 +234,25 @@ mod tests {
             "echo $(rm -rf x)",
             "echo `id`",
             "ls > /etc/x",
+            "ls >/dev/null2>&1",
+            "ls >/dev/nullx",
+            "ls >/dev/null'x'",
+            "ls >/dev/null/../x",
+            "ls >'/dev/null'",
+            "ls >&3",
+            "ls >&12",
+            "ls >&2x",
+            "ls >&-",
+            "ls >&x",
+            "ls <&0",
+            "ls <>/dev/null",
+            "ls >|/dev/null",
+            "ls <<</dev/null",
+            "ls </dev/stdin",
+            "ls >/dev/null &",
+            "ls &>&1",
+            "FOO=1 ls >/dev/null",
+            ">/dev/null FOO=1 ls",
             "cat < a",
             "a & b",
             "a &",

@@ -422,3 +422,278 @@ fn message_that_is_too_long_is_wrong_usage() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(err(&output).contains("more than the 16777216 bytes"), "{output:?}");
 }
+
+/// A turn that calls tools and answers then.
+fn calls(calls: &[&str]) -> String {
+    format!("{{:turns [{{:steps [{}]}} {{:steps [{{:delta \"Done.\"}}]}}]}}", calls.join(" "))
+}
+
+const TESTS: &str = "{:tool-call {:name \"bash\" :arguments {:command \"echo tested\"}}}";
+const EDITS: &str = "{:tool-call {:name \"write\" :arguments {:path \"a.txt\" :content \"x\"}}}";
+
+fn json(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+#[test]
+fn refused_call_goes_on_and_its_hint_admits_it() {
+    let unknown = "{:tool-call {:name \"bash\" :arguments {:command \"absent a | b\"}}}";
+    let setup = Setup::new().script(&calls(&[TESTS, EDITS, unknown]));
+    let output = run(&setup, &["-o", "json", "hi"], None);
+    let map = json(&output);
+    assert_eq!(
+        (output.status.code(), map["status"].as_i64(), map["text"].as_str()),
+        (Some(7), Some(7), Some("Done."))
+    );
+    assert_eq!((map["calls"].as_i64(), map["error"].is_null()), (Some(2), true), "{map}");
+    assert_eq!(map["refused"][0]["tool"], "bash");
+    assert!(
+        err(&output).starts_with("edn-bridge: 3 calls were refused, because nobody can be asked here: "),
+        "{output:?}"
+    );
+    assert!(!setup.project().join("a.txt").exists());
+    // Each rule of the hint, as it is written, admits its call.
+    let rules: Vec<&str> =
+        map["refused"].as_array().unwrap().iter().map(|call| call["allow"].as_str().unwrap()).collect();
+    assert_eq!(rules, ["bash:echo", "write:a.txt", "bash=absent a | b"]);
+    for rule in &rules {
+        let option = format!("--allow '{rule}'");
+        assert!(
+            err(&output).contains(option.as_str()) || err(&output).contains(&option.replace('\'', "")),
+            "{output:?}"
+        );
+    }
+    let output = run(&setup, &["-o", "json", "--allow", rules[0], "hi"], None);
+    assert_eq!((output.status.code(), json(&output)["refused"].as_array().unwrap().len()), (Some(7), 2));
+    let output = run(&setup, &["--allow", rules[0], "--allow", rules[1], "--allow", rules[2], "hi"], None);
+    assert_eq!(
+        (output.status.code(), out(&output).as_str(), err(&output).as_str()),
+        (Some(0), "Done.\n", "")
+    );
+    assert!(setup.project().join("a.txt").exists());
+}
+
+#[test]
+fn strict_prompt_ends_at_the_first_refused_call() {
+    let setup = Setup::new().script(&calls(&[TESTS]));
+    let output = run(&setup, &["-o", "json", "--strict", "hi"], None);
+    let map = json(&output);
+    assert_eq!(
+        (output.status.code(), map["error"]["code"].as_str()),
+        (Some(1), Some("permission-required")),
+        "{map}"
+    );
+    let message = map["error"]["message"].as_str().unwrap();
+    assert!(message.ends_with("To allow them: --allow bash:echo"), "{message}");
+    assert!(!message.contains("correlation id") && !message.contains("permission-required"), "{message}");
+}
+
+#[test]
+fn rules_by_option_hold_for_the_run_alone() {
+    let setup = Setup::new().script(&calls(&[TESTS]));
+    for (words, status) in [
+        (&["--allow", "bash:echo"][..], 0),
+        (&["--allow", "bash"], 0),
+        (&[], 7),
+        (&["--allow", "bash:ls"], 7),
+        (&["--yolo"], 0),
+    ] {
+        assert_eq!(run(&setup, &[words, &["hi"]].concat(), None).status.code(), Some(status), "{words:?}");
+    }
+    // A rule that denies goes before the mode and before one that allows. Nothing is missing then.
+    for words in [&["--yolo"][..], &["--allow", "bash"]] {
+        let output = run(&setup, &[words, &["--deny", "bash:echo", "-o", "json", "hi"]].concat(), None);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert_eq!(json(&output)["tool-calls"][0]["error"], true);
+    }
+    // What the project's own file says is not trusted by it.
+    std::fs::create_dir(setup.project().join(".edn-bridge")).unwrap();
+    let rules =
+        "{:permissions {:rules [{:decision :allow :tool \"write\"} {:decision :deny :tool \"bash\"}]}}";
+    std::fs::write(setup.project().join(".edn-bridge/config.edn"), rules).unwrap();
+    let setup = Setup { script: Some(calls(&[TESTS, EDITS])), ..setup };
+    let output = run(&setup, &["--allow", "bash", "-o", "json", "hi"], None);
+    let map = json(&output);
+    assert_eq!((output.status.code(), map["refused"][0]["tool"].as_str()), (Some(7), Some("write")), "{map}");
+    assert_eq!(map["tool-calls"][0]["error"], true, "the project may deny: {map}");
+    for (words, expected) in [
+        (&["--allow", "npm test"][..], "--allow npm test: \"npm test\" is no rule"),
+        (&["--deny", "bsh:ls"], "there is no tool \"bsh\". Did you mean \"bash\"?"),
+        (&["--allow", "write:["], "--allow write:["),
+    ] {
+        let output = run(&setup, &[words, &["hi"]].concat(), None);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(err(&output).contains(expected), "{output:?}");
+    }
+}
+
+#[test]
+fn map_at_the_end_says_model_and_kind_of_error() {
+    let busy = "{:turns [{:steps [{:error {:kind :rate-limited :message \"too busy\" :retry-after-ms 1}}]}]}";
+    for (script, words, status, code, retryable) in [
+        (ECHO, &[][..], 0, None, None),
+        (busy, &[], 3, Some("rate-limited"), Some(true)),
+        (ECHO, &["--schema", "{\"type\":\"array\"}"], 2, Some("usage"), Some(false)),
+        (ECHO, &["--config", "/no/such.edn"], 4, Some("not-configured"), Some(false)),
+        (ECHO, &["--session", "none"], 1, Some("failed"), Some(false)),
+        (ECHO, &["--schema", "{\"type\":\"object\"}"], 6, Some("no-answer"), Some(false)),
+    ] {
+        let setup = Setup::new().script(script);
+        let output = run(&setup, &[&["-o", "json"], words, &["hi"]].concat(), None);
+        let map = json(&output);
+        assert_eq!(
+            (output.status.code(), map["status"].as_i64()),
+            (Some(status), Some(i64::from(status))),
+            "{map}"
+        );
+        assert_eq!(
+            (map["error"]["code"].as_str(), map["error"]["retryable"].as_bool()),
+            (code, retryable),
+            "{map}"
+        );
+        if status == 0 {
+            assert_eq!(map["provider"], "scripted", "{map}");
+            assert!(map["model"].is_string() && map["duration-ms"].is_number(), "{map}");
+        }
+    }
+}
+
+#[test]
+fn text_that_fits_the_schema_is_an_answer() {
+    let schema = "{\"type\":\"object\",\"required\":[\"n\"],\"properties\":{\"n\":{\"type\":\"integer\"}}}";
+    let turn = |text: &str| format!("{{:steps [{{:delta {text:?}}}]}}");
+    for (texts, status, expected, asked) in [
+        (&["{\"n\": 1}"][..], 0, "{\"n\":1}\n", 1),
+        (&["```json\n{\"n\": 2}\n```"], 0, "{\"n\":2}\n", 1),
+        (&["It is 3.", "{\"n\": \"3\"}", "{\"n\": 3}"], 0, "{\"n\":3}\n", 3),
+        (&["No.", "No.", "No.", "No.", "{\"n\": 4}"], 6, "", 4),
+    ] {
+        let turns: Vec<String> = texts.iter().map(|text| turn(text)).collect();
+        let setup = Setup::new().script(&format!("{{:turns [{}]}}", turns.join(" ")));
+        let output = run(&setup, &["--schema", schema, "hi"], None);
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(status), expected), "{output:?}");
+        let setup = Setup { script: Some(format!("{{:turns [{}]}}", turns.join(" "))), ..setup };
+        let output = run(&setup, &["-o", "json", "--schema", schema, "hi"], None);
+        assert_eq!(json(&output)["calls"], asked, "{output:?}");
+    }
+    // What was wrong is quoted.
+    let setup = Setup::new()
+        .script(&format!("{{:turns [{} {{:steps [{{:echo :last-user}}]}}]}}", turn("{\"n\": true}")));
+    let output = run(&setup, &["-o", "events", "--schema", schema, "hi"], None);
+    assert!(out(&output).contains("n must be"), "{output:?}");
+}
+
+#[test]
+fn workflow_is_followed_to_its_end() {
+    let setup = Setup::new().script("{:turns [{:steps [{:delta \"Looked.\"}]}]}");
+    let folder = setup.dir.path().join("config/edn-bridge");
+    std::fs::create_dir_all(folder.join("workflows")).unwrap();
+    let write =
+        |name: &str, text: &str| std::fs::write(folder.join(format!("workflows/{name}.edn")), text).unwrap();
+    write("w1", "{:doc \"x\" :stages [{:id :a :body \"hello\" :turn-cap 3}]}");
+    write("w2", "{:doc \"x\" :stages [{:id :a :body \"hello\" :turn-cap 3 :gate [{:command \"false\"}]}]}");
+    write(
+        "w3",
+        "{:doc \"x\" :stages [{:id :a :body \"hello\" :turn-cap 3 :gate [{:confirm \"Deploy it?\"}]}]}",
+    );
+    let output = run(&setup, &["/workflow w1"], None);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(0), "Looked.\n"), "{output:?}");
+    for line in ["edn-bridge: Workflow w1 began.\n", "edn-bridge: workflow w1: a\n"] {
+        assert!(err(&output).contains(line), "{output:?}");
+    }
+    for (name, expected) in [("w2", "the workflow ended: skipped"), ("w3", "\"Deploy it?\"")] {
+        let output = run(&setup, &["-o", "json", &format!("/workflow {name}")], None);
+        let map = json(&output);
+        assert_eq!(
+            (output.status.code(), map["error"]["code"].as_str()),
+            (Some(1), Some("workflow-failed")),
+            "{map}"
+        );
+        assert!(map["error"]["message"].as_str().unwrap().contains(expected), "{map}");
+    }
+    let output = run(&setup, &["/workflow w4"], None);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+#[test]
+fn time_ends_a_turn() {
+    let setup = Setup::new().script("{:turns [{:steps [{:delta \"I begin.\"} {:sleep-ms 600000}]}]}");
+    let output = run(&setup, &["-o", "json", "--timeout", "1s", "hi"], None);
+    let map = json(&output);
+    assert_eq!((output.status.code(), map["error"]["code"].as_str()), (Some(5), Some("timeout")), "{map}");
+    assert_eq!(map["text"], "I begin.", "{map}");
+    let output = run(&setup, &["--timeout", "10", "hi"], None);
+    assert!(output.status.code() == Some(2) && err(&output).contains("90s, 10m or 2h"), "{output:?}");
+}
+
+#[test]
+fn ephemeral_prompt_leaves_no_session() {
+    let setup = Setup::new().script(ECHO);
+    let output = run(&setup, &["--ephemeral", "hi"], None);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(0), "hi\n"), "{output:?}");
+    assert_eq!(sessions(&setup), Vec::<String>::new());
+    let left = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+    let left: Vec<String> = std::fs::read_dir(setup.state()).unwrap().map(left).collect();
+    assert!(!left.iter().any(|name| name.starts_with("ephemeral")), "{left:?}");
+}
+
+#[test]
+fn answer_is_saved_to_a_file_that_can_be_written() {
+    let setup = Setup::new().script(ECHO);
+    let file = setup.dir.path().join("answer.md");
+    std::fs::write(&file, "an older and much longer answer than the new one\n").unwrap();
+    assert!(run(&setup, &["--save", file.to_str().unwrap(), "hi"], None).status.success());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "hi\n");
+    for (words, expected) in [
+        (["--save", "/no/such/folder/x"], "--save /no/such/folder/x: "),
+        (["--system", "/no/such.md"], "--system /no/such.md: there is no such file"),
+    ] {
+        let output = run(&setup, &[&words[..], &["hi"]].concat(), None);
+        assert!(output.status.code() == Some(2) && err(&output).contains(expected), "{output:?}");
+    }
+}
+
+#[test]
+fn system_option_ends_the_system_prompt() {
+    let answer = support::server::Answer::events(include_bytes!("../providers/openai.sse").to_vec());
+    let server = support::server::Server::of(move |_| answer.clone());
+    let setup = Setup::new();
+    let config = setup.dir.path().join("user.edn");
+    let provider = format!("{{\"work\" {{:base-url \"{}\"}}}}", server.url());
+    std::fs::write(&config, format!("{{:provider \"work\" :model \"m\" :providers {provider}}}")).unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    let file = setup.dir.path().join("system.md");
+    std::fs::write(&file, "Answer in Latin.").unwrap();
+    for given in ["Answer in Latin.", file.to_str().unwrap()] {
+        run(&setup, &["--max-turns", "1", "--system", given, "hi"], None);
+        let asked = server.asked().json();
+        let system = asked["messages"][0]["content"].as_str().unwrap().to_owned();
+        assert!(system.ends_with("\n\nAnswer in Latin."), "{system}");
+    }
+}
+
+#[test]
+fn input_is_looked_at_before_it_costs() {
+    let setup = Setup::new().script(ECHO);
+    let pipe = |bytes: &[u8]| {
+        let mut command = setup.command();
+        command.args(["prompt", "-"]).stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // It may have ended before all is written.
+        let _ = child.stdin.take().unwrap().write_all(bytes);
+        child.wait_with_output().unwrap()
+    };
+    for (bytes, expected) in [
+        (&b"caf\xe9"[..], "the byte at offset 3"),
+        (b"a\0b", "the byte at offset 1"),
+        (&vec![b'a'; 1_000_000], "the message has about 250000 tokens, and the window of"),
+    ] {
+        let output = pipe(bytes);
+        assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""), "{}", err(&output));
+        assert!(err(&output).contains(expected), "{}", err(&output));
+    }
+    assert_eq!(sessions(&setup), Vec::<String>::new(), "nothing was sent");
+    std::fs::write(setup.project().join("a.txt"), "x").unwrap();
+    let output = run(&setup, &["look at @a.txt, @b.txt and a@b.org"], None);
+    assert_eq!(err(&output), "edn-bridge: @b.txt names no file here; the model gets it as it is written\n");
+}

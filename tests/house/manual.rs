@@ -57,6 +57,7 @@ const RUN: &[(&str, &str, &str)] = &[
         "edn-bridge --script ../answer.edn prompt --schema shape.json 'List the bugs.'",
         "\"bugs\"",
     ),
+    ("edn-bridge prompt --allow 'bash:npm test' 'Fix the test.'", "", "Hello."),
     ("edn-bridge sessions list [WORD…]", "edn-bridge sessions list hello", "Say hello."),
     ("edn-bridge sessions show plan", "", "What is left?"),
     ("edn-bridge sessions rename s-01a2 'Plan'", "edn-bridge sessions rename plan 'Plan'", "is named Plan"),
@@ -179,6 +180,10 @@ const NOT_RUN: &[(&str, &str)] = &[
     (
         "edn-bridge prompt \"Fix the bug in cart.py\"",
         "needs a key: tests/daemon/model_choice.rs has one, and a server",
+    ),
+    (
+        "edn-bridge prompt --timeout 20m '/workflow fix-test make check'",
+        "needs a model that repairs: tests/daemon/prompt_command.rs follows a workflow",
     ),
     ("edn-bridge chat", "needs a terminal: tests/daemon/repl_terminal.rs has one"),
     ("edn-bridge login", "needs a person in a browser: tests/engine/logins.rs plays one"),

@@ -139,6 +139,11 @@ impl Console {
         Ok(())
     }
 
+    /// Whether an engine of this process has the session.
+    pub(in crate::cli) const fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
     /// What the bridge said of itself.
     pub(in crate::cli) fn server_info(&self) -> &Owned {
         self.client.server_info()

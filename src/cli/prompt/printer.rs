@@ -11,6 +11,7 @@ use edn_bridge::json;
 use edn_bridge::value::{Map, Owned, Value};
 
 use super::printed_text::PrintedText;
+use super::verdict::{PromptError, RefusedCall, Verdict};
 use crate::cli::out;
 use crate::cli::style::{Meaning, Painter};
 
@@ -55,6 +56,9 @@ pub(in crate::cli) struct Teller {
     usage: Option<Owned>,
     stop: Option<String>,
     calls: Vec<Value<'static>>,
+    /// The status of the workflow that was shown last.
+    stage: String,
+    has_ended: bool,
     markdown: Option<Rendering>,
     /// Why standard output did not take something, unless its reader has left.
     lost: Option<io::Error>,
@@ -90,6 +94,8 @@ impl Teller {
             usage: None,
             stop: None,
             calls: Vec::new(),
+            stage: String::new(),
+            has_ended: false,
             markdown: None,
             lost: None,
         }
@@ -120,6 +126,38 @@ impl Teller {
     pub(in crate::cli) fn pause(&mut self) {
         self.clear();
         self.end_line();
+    }
+
+    /// Whether all is printed.
+    pub(in crate::cli) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// The text of the last answer.
+    pub(in crate::cli) fn last_text(&self) -> &str {
+        &self.text
+    }
+
+    /// The answer as it is printed; `None` without one.
+    pub(in crate::cli) fn answer_text(&self) -> Option<String> {
+        let text = Some(self.text.clone()).filter(|text| !text.is_empty() && !self.is_structured);
+        self.answer.as_ref().map(as_json).or(text)
+    }
+
+    /// Tells of something about the prompt as a whole.
+    pub(in crate::cli) fn warn(&mut self, text: &str) {
+        self.note(Meaning::Note, &format!("edn-bridge: {text}"));
+    }
+
+    /// Tells of the statuses of a workflow's run, if they have changed.
+    pub(in crate::cli) fn stage(&mut self, data: &Owned) {
+        let statuses = data.get("statuses").and_then(Value::as_slice).unwrap_or_default();
+        let texts: Vec<&str> = statuses.iter().map(|status| frame::text(status, "text")).collect();
+        let stage = texts.join(", ");
+        if stage != self.stage && !stage.is_empty() {
+            self.warn(&stage);
+        }
+        self.stage = stage;
     }
 
     /// Whether the model said or did anything.
@@ -227,7 +265,7 @@ impl Teller {
             }
             "ui/notification" => self.note(Meaning::Note, &format!("edn-bridge: {}", text("message"))),
             "compaction/started" => self.doing("summarising the older part of the conversation"),
-            "turn/ended" => self.usage = data.get("usage").cloned(),
+            "turn/ended" => self.add_usage(data.get("usage")),
             _ => {}
         }
         if self.output == Output::Events {
@@ -236,6 +274,25 @@ impl Teller {
             let printed = writeln!(out::stdout(), "{}", edn::to_string(&Value::from(line)));
             self.printed(printed);
         }
+    }
+
+    /// Adds the usage of a turn: a workflow has several, and an answer that does not fit is asked for again.
+    fn add_usage(&mut self, usage: Option<&Owned>) {
+        let Some(usage) = usage else { return };
+        let Some(before) = &self.usage else {
+            self.usage = Some(usage.clone());
+            return;
+        };
+        let mut sum = Map::new();
+        for (key, count) in usage.as_map().into_iter().flat_map(Map::iter) {
+            let earlier = before.as_map().and_then(|map| map.get(key));
+            let count = match (count.as_i64(), earlier.and_then(Value::as_i64)) {
+                (Some(count), Some(earlier)) => Value::int(count.saturating_add(earlier)),
+                _ => count.clone(),
+            };
+            sum.insert(key.clone(), count);
+        }
+        self.usage = Some(Value::from(sum));
     }
 
     /// Tells that another client, which has the session open too, is asked something.
@@ -319,11 +376,11 @@ impl Teller {
             let printed = writeln!(out::stdout(), "{message}");
             self.printed(printed);
         }
-        self.end(None);
     }
 
     /// Prints what is printed at the end. Nothing more is told afterwards.
-    pub(in crate::cli) fn end(&mut self, error: Option<&str>) {
+    pub(in crate::cli) fn end(&mut self, verdict: &Verdict) {
+        self.has_ended = true;
         self.clear();
         self.end_line();
         let answer = self.answer.take();
@@ -344,7 +401,14 @@ impl Teller {
                 map.put_some("stop-reason", self.stop.take());
                 map.put_some("usage", self.usage.take());
                 map.put("tool-calls", Value::vector(std::mem::take(&mut self.calls)));
-                map.put_some("error", error.map(str::to_owned));
+                let (provider, model) = verdict.model.clone().unzip();
+                map.put_some("provider", provider);
+                map.put_some("model", model);
+                map.put_some("duration-ms", verdict.duration_ms);
+                map.put("calls", Value::int(i64::from(verdict.calls)));
+                map.put("status", Value::int(i64::from(verdict.status)));
+                map.put("refused", Value::vector(verdict.refused.iter().map(RefusedCall::to_value)));
+                map.put_some("error", verdict.error.as_ref().map(PromptError::to_value));
                 let map = Value::from(map);
                 let text = if self.output == Output::Json { as_json(&map) } else { edn::to_string(&map) };
                 let printed = writeln!(out::stdout(), "{text}");

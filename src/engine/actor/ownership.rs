@@ -216,6 +216,7 @@ impl DurableState {
                     error: None,
                     error_kind: None,
                     usage: None,
+                    run: None,
                 }));
                 self.show_event(Event { turn: Some(turn.turn_id.clone()), ..self.handle.event(ended, None) });
             }

@@ -11,10 +11,10 @@ use crate::engine::editor_view::EditorView;
 use crate::engine::entries::EntryTree;
 use crate::engine::idempotency::IdempotencyKeys;
 use crate::engine::queue::MessageQueue;
-use crate::engine::run_record::{self, RunRecord};
+use crate::engine::run_record::{self, RUN_PREFIX, RunRecord};
 use crate::engine::snapshot::SessionSnapshot;
 use crate::engine::undo::UndoHistory;
-use crate::event::TurnOutcome;
+use crate::event::{RunEnd, TurnOutcome};
 use crate::facts::SessionFacts;
 use crate::facts::agent::AgentFacts;
 use crate::limits::AGENT_OPTIONS;
@@ -233,6 +233,15 @@ impl SessionState {
     /// The newest run of a workflow here, or of any.
     pub fn newest_run(&self, named: Option<&str>) -> Option<RunRecord> {
         run_record::newest(self.entries.all(), &self.facts.id, named)
+    }
+
+    /// How a workflow's run ended that held the session under this id.
+    pub fn run_end(&self, turn: &TurnId) -> Option<RunEnd> {
+        // Only a run's id begins so: the entries of other turns are not searched.
+        let id = Some(turn.as_str()).filter(|id| id.starts_with(RUN_PREFIX))?;
+        let run = self.newest_run(None).filter(|run| run.id == id && !run.ended.is_empty())?;
+        let reason = Some(run.why).filter(|why| !why.is_empty());
+        Some(RunEnd { outcome: run.ended.into(), reason: reason.map(Into::into) })
     }
 
     /// The entry of what happened to a turn, with the outcome of its end.

@@ -13,7 +13,7 @@ use crate::engine::agent::{self, TurnTask};
 use crate::engine::change::{HeldRun, StartedTurn};
 use crate::engine::execution::Execution;
 use crate::engine::interrupted::UnendedTurn;
-use crate::engine::run_record::RunRecord;
+use crate::engine::run_record::{RUN_PREFIX, RunRecord};
 use crate::engine::running::RunningTurn;
 use crate::engine::turn_control::{TurnControl, TurnEnd};
 use crate::environment::Variables;
@@ -164,7 +164,7 @@ impl SessionActor {
             },
             _ => None,
         };
-        let id: Arc<str> = self.durable.shared.clock.id("w-").into();
+        let id: Arc<str> = self.durable.shared.clock.id(RUN_PREFIX).into();
         let variables = self.durable.variables_of(Some(&call.cause()));
         let (stop, control) = self.hold(TurnId::from(&*id), Some(call.cause()), Phase::Streaming, variables);
         let arguments = resumed.as_ref().map_or(arguments, |run| run.arguments.clone());
@@ -190,7 +190,7 @@ impl SessionActor {
     }
 
     fn take_up_run(&mut self, from: RunRecord, variables: Option<Variables>) {
-        let id: Arc<str> = self.durable.shared.clock.id("w-").into();
+        let id: Arc<str> = self.durable.shared.clock.id(RUN_PREFIX).into();
         let turn = TurnId::from(&*id);
         let (stop, control) = self.hold(turn.clone(), None, Phase::Streaming, variables);
         let (session, arguments) = (self.durable.handle.clone(), from.arguments.clone());
@@ -216,7 +216,8 @@ impl SessionActor {
             return self.depart(&running).await;
         }
         let was_compaction = self.durable.state.facts.phase == Phase::Compacting;
-        let ended = running.ended(end, self.durable.handle.snapshot().messages().rev());
+        let mut ended = running.ended(end, self.durable.handle.snapshot().messages().rev());
+        ended.run = self.durable.state.run_end(turn);
         let mut bodies = self.programs.take_updates();
         if running.is_recorded {
             bodies.push(self.durable.state.turn_record(turn, TurnEvent::Ended, Some(ended.outcome)));

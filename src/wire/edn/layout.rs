@@ -9,7 +9,7 @@ use crate::catalogue::Topic;
 use crate::event::stage::{Point, Stage};
 use crate::event::{
     About, Body, Choice, Diagnostic, Dialog, DialogShape, Event, FileAction, FileContent, Pick, Rehydration,
-    StagePassed, Subagent, ToolCall, ToolOutput,
+    RunEnd, StagePassed, Subagent, ToolCall, ToolOutput,
 };
 use crate::limits::EVENT_TEXT_BYTES;
 use crate::message::{EntryId, Message, TurnId, count};
@@ -134,6 +134,7 @@ fn body(body: &Body) -> Map<'_> {
             map.put_some("error-message", ended.error.as_deref());
             map.put_some("error-kind", ended.error_kind);
             map.put_some("usage", ended.usage.as_ref().map(|usage| usage.to_value()));
+            map.put_some("run", ended.run.as_ref().map(run_end));
             map
         }
         Body::RetryAwaited(retry) => {
@@ -265,6 +266,12 @@ fn body(body: &Body) -> Map<'_> {
             Map::new().with("error-code", code.as_str()).with("error-message", message.as_ref())
         }
     }
+}
+
+fn run_end(run: &RunEnd) -> Value<'_> {
+    let mut map = Map::new().with("outcome", run.outcome.as_ref());
+    map.put_some("reason", run.reason.as_deref());
+    Value::from(map)
 }
 
 fn rehydration(history: &Rehydration) -> Map<'_> {

@@ -758,6 +758,7 @@ mod tests {
             error: None,
             error_kind: None,
             usage: None,
+            run: None,
         };
         teller.tell(&mut state, &mut out, &event(None, Body::TurnEnded(Arc::new(ended))), None);
         assert_eq!(outline(&out), ["running", "0 text", "1 final", "completed"]);

@@ -38,6 +38,13 @@ use crate::visible;
 /// The result of a question of the model that no person can see, in every mode: a mode answers permissions only.
 const NOBODY_TO_ASK: &str = "Nobody is there to ask. Decide yourself, and say what you assumed.";
 
+/// The result of a call that needs an approval in a run without a person.
+pub(super) const NOBODY_TO_APPROVE: &str = "It needs an approval, and nobody can be asked in this run. Continue without it, and say what \
+                                 is left undone.";
+
+/// The detail of a result that says that nobody could be asked about the call.
+pub(super) const UNASKED: &str = "unasked";
+
 /// The warning about an act that is not whole.
 const NOT_UNDERSTOOD: &str = "Not all of what it asks for is understood: look at its arguments.";
 
@@ -262,6 +269,14 @@ impl Batch<'_> {
                 }
                 Ok(Approved { scope, has_rule, text: content })
             }
+            Resolution::Headless if self.turn.shared.settings.denies_unasked => {
+                Err(self.unasked(call, act, suggested))
+            }
+            Resolution::Headless => {
+                let mut outcome = self.halt_for(QuestionKind::Approve, &call.summary);
+                self.put_admitting(&mut outcome, call, act, suggested);
+                Err(outcome)
+            }
             other => {
                 if act.is_whole
                     && let Resolution::Accepted { answer: Answer::Forbid { scope, rule }, .. } = &other
@@ -271,13 +286,13 @@ impl Batch<'_> {
                         self.keep(*scope, Rule { decision: permission::Decision::Deny, ..rule });
                     }
                 }
-                Err(self.not_allowed(call, other, shown))
+                Err(self.not_allowed(other, shown))
             }
         }
     }
 
     /// The result of a call that the end of its question does not allow.
-    fn not_allowed(&self, call: &ToolCall, resolution: Resolution, shown: Option<ShownDiff>) -> Outcome {
+    fn not_allowed(&self, resolution: Resolution, shown: Option<ShownDiff>) -> Outcome {
         match resolution {
             Resolution::Accepted { note, .. } => {
                 rejected(note.as_deref().unwrap_or("The user gave no reason."), shown)
@@ -286,9 +301,31 @@ impl Batch<'_> {
                 rejected(note.as_deref().unwrap_or("The user dismissed the question."), shown)
             }
             Resolution::TimedOut => rejected("Nobody answered in time.", shown),
-            Resolution::Withdrawn => self.not_run(),
-            Resolution::Headless => self.halt_for(QuestionKind::Approve, &call.summary),
+            Resolution::Withdrawn | Resolution::Headless => self.not_run(),
         }
+    }
+
+    /// The result of a call that nobody can be asked about, where the turn continues without it.
+    fn unasked(&self, call: &ToolCall, act: &Act, suggested: Option<Rule>) -> Outcome {
+        let mut outcome = denied(NOBODY_TO_APPROVE);
+        self.put_admitting(&mut outcome, call, act, suggested);
+        outcome
+    }
+
+    /// Says in the details of a result that nobody could be asked, with the rule that admits the call, if one rule does.
+    fn put_admitting(&self, outcome: &mut Outcome, call: &ToolCall, act: &Act, suggested: Option<Rule>) {
+        outcome.details.put(UNASKED, true);
+        let rule =
+            suggested.or_else(|| exact(act)).filter(|rule| act.is_whole && self.admits(rule, call, act));
+        outcome.details.put_some("allow", rule.and_then(|rule| rule.short()));
+    }
+
+    /// Whether the call would run with one further rule of the command line.
+    fn admits(&self, rule: &Rule, call: &ToolCall, act: &Act) -> bool {
+        let Redirects { leave, mut rules, ground, .. } = self.may(call);
+        rules.insert(0, rule.clone());
+        let mut meter = Meter::new(RULE_STEPS, usize::MAX).stopped_by(&self.turn.stop);
+        permission::judge_within(&mut meter, leave, &rules, &ground, act) == Verdict::Allow
     }
 
     /// Judges what somebody else carries out, and asks the person about it unless something decides it.

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::asking::{NOBODY_TO_APPROVE, UNASKED};
 use super::{Batch, QueuePlace, Vote, denied};
 use crate::engine::native::request::Composer;
 use crate::engine::native::turn::Turn;
@@ -70,7 +71,12 @@ impl Batch<'_> {
                     Resolution::TimedOut => Some("Nobody answered in time.".to_owned()),
                     Resolution::Withdrawn => return self.not_run(),
                     Resolution::Headless => {
-                        return self.halt_for(QuestionKind::ApproveSubagentEnvelope, &call.summary);
+                        let mut outcome = match turn.shared.settings.denies_unasked {
+                            true => denied(NOBODY_TO_APPROVE),
+                            false => self.halt_for(QuestionKind::ApproveSubagentEnvelope, &call.summary),
+                        };
+                        outcome.details.put(UNASKED, true);
+                        return outcome;
                     }
                 };
             if let Some(reason) = reason {
