@@ -116,9 +116,13 @@ A table with less room begins a line with each cell.")
 
 (defun edn-bridge-markdown--wrap (rows aligns)
   "Wrap the cells of ROWS, those of a table that is too wide.
-ALIGNS is how its columns are aligned."
-  (let ((hidden (edn-bridge-markdown--wrapped-rows rows aligns t))
-        (shown (edn-bridge-markdown--wrapped-rows rows aligns nil)))
+ALIGNS is how its columns are aligned.  Where the markup is hidden in this
+buffer, it is the text without the markup that is wrapped, and the other way
+round: to wrap both would take twice the time."
+  (let ((hidden (and edn-bridge-markdown-hidden
+                     (edn-bridge-markdown--wrapped-rows rows aligns t)))
+        (shown (and (not edn-bridge-markdown-hidden)
+                    (edn-bridge-markdown--wrapped-rows rows aligns nil))))
     (pcase-dolist (`(,start . ,_) rows)
       (edn-bridge-markdown--display-lines
        start (save-excursion (goto-char start) (line-end-position))
@@ -126,10 +130,10 @@ ALIGNS is how its columns are aligned."
 
 (defun edn-bridge-markdown--display-lines (start end hidden shown)
   "Have HIDDEN displayed for the text between START and END.
-That is a list of lines, and SHOWN those where the markup is shown.  A line
-begins at a character that is not invisible; the last one has the lines for
-which there is none."
-  (let* ((count (max (length hidden) (length shown)))
+That is a list of lines, and SHOWN those where the markup is shown; one of
+them is nil.  A line begins at a character that is not invisible; the last
+one has the lines for which there is none."
+  (let* ((count (length (or hidden shown)))
          (places (seq-take (seq-remove (lambda (place)
                                          (get-text-property place 'invisible))
                                        (number-sequence start (1- end)))
@@ -137,9 +141,9 @@ which there is none."
          (pieces (length places)))
     (cl-loop
      for (place . more) on places
-     for now in (edn-bridge-markdown--pieces hidden pieces)
-     for then in (edn-bridge-markdown--pieces shown pieces)
-     do (edn-bridge-markdown--display place (or (car more) end) now then)
+     for piece in (edn-bridge-markdown--pieces (or hidden shown) pieces)
+     do (edn-bridge-markdown--display place (or (car more) end)
+                                      (and hidden piece) (and shown piece))
      unless (get-text-property place 'keymap)
      do (put-text-property place (1+ place) 'keymap
                            edn-bridge-markdown-table-map))))
@@ -148,14 +152,9 @@ which there is none."
   "Return LINES as COUNT pieces, which make the lines if put together."
   (let ((pieces nil))
     (dotimes (index count)
-      (push (cond ((null lines)
-                   (make-string 0 ?\s))
-                  ((= index (1- count))
-                   (string-join lines "\n"))
-                  ((cdr lines)
-                   (concat (pop lines) "\n"))
-                  (t
-                   (pop lines)))
+      (push (if (= index (1- count))
+                (string-join lines "\n")
+              (concat (pop lines) "\n"))
             pieces))
     (nreverse pieces)))
 

@@ -285,6 +285,11 @@ n         22
                                         'edn-bridge-markdown-fitted))
         (should (equal (edn-bridge-markdown-tests-displayed)
                        (concat as-fields "End")))
+        ;; With the markup, the text is shown as it is.
+        (edn-bridge-markdown-toggle-markup)
+        (should (equal (edn-bridge-markdown-tests-displayed)
+                       (concat table "End")))
+        (edn-bridge-markdown-toggle-markup)
         ;; Where it fits again, nothing of that is left.
         (setq columns 100)
         (edn-bridge-markdown-fit-table
