@@ -62,7 +62,7 @@ Interactively, choose ACTION; what ends something is asked for."
             (goto-char (point-min))))
         (when (and (equal (car arguments) "stop") (eql status 0))
           (edn-bridge-daemon--stay-away (file-remote-p folder)))
-        (display-buffer buffer)))))
+        (pop-to-buffer buffer)))))
 
 (defun edn-bridge-daemon--stay-away (host)
   "Have the chats of HOST, or nil, not start another daemon by themselves."

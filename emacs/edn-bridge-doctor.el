@@ -31,7 +31,7 @@
       (setq default-directory directory)
       (setq-local revert-buffer-function #'edn-bridge-doctor--look)
       (edn-bridge-doctor--look))
-    (display-buffer buffer)))
+    (pop-to-buffer buffer)))
 
 (defun edn-bridge-doctor--look (&rest _)
   "Look at all that the package needs, and show it in this buffer."

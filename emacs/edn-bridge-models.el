@@ -200,23 +200,25 @@ INSTRUCTIONS say what the summary should keep; they may be empty."
         (chat (current-buffer))
         (name (or (edn-bridge-chat-get :session-display-name)
                   (edn-bridge-chat-get :session-name)
-                  "this session")))
-    (edn-bridge-rpc-request
-     conn "get_session_stats" nil
-     :on-success
-     (lambda (data)
-       (with-current-buffer
-           (get-buffer-create "*edn-bridge usage of a session*")
-         (edn-bridge-page-mode)
-         (setq-local revert-buffer-function
-                     (lambda (&rest _)
-                       (with-current-buffer chat
-                         (edn-bridge-models-show-stats))))
-         (let ((inhibit-read-only t))
-           (erase-buffer)
-           (edn-bridge-models--insert-stats name (plist-get data :stats))
-           (goto-char (point-min)))
-         (display-buffer (current-buffer)))))))
+                  "this session"))
+        (page (get-buffer-create "*edn-bridge usage of a session*")))
+    (with-current-buffer page
+      (edn-bridge-page-mode)
+      (setq-local revert-buffer-function
+                  (lambda (&rest _)
+                    (with-current-buffer chat
+                      (edn-bridge-models-show-stats))))
+      (edn-bridge-rpc-request
+       conn "get_session_stats" nil
+       :on-success
+       (lambda (data)
+         (when (buffer-live-p page)
+           (with-current-buffer page
+             (let ((inhibit-read-only t))
+               (erase-buffer)
+               (edn-bridge-models--insert-stats name (plist-get data :stats))
+               (goto-char (point-min))))))))
+    (pop-to-buffer page)))
 
 (defun edn-bridge-models--insert-stats (name stats)
   "Insert a page with STATS, what the session NAME has used."

@@ -549,25 +549,27 @@ That is the text of a script's turns, in EDN."
         (cl-letf (((symbol-function 'yes-or-no-p)
                    (lambda (question) (push question asked) answer)))
           (cl-flet ((shown () (with-current-buffer "*edn-bridge daemon*"
-                                (buffer-string))))
+                                (buffer-string)))
+                    (daemon (action) (save-current-buffer
+                                       (edn-bridge-daemon action))))
             ;; The chat may show a question before the daemon lists it.
             (edn-bridge-test-wait
              (progn
-               (edn-bridge-daemon "status")
+               (daemon "status")
                (string-match-p "waits for an answer.*Fix the cart" (shown))))
             (should-not asked)
-            (edn-bridge-daemon "stop now")
+            (daemon "stop now")
             (should (= 1 (length asked)))
             (should (edn-bridge-rpc-live-p edn-bridge-chat--conn))
             (setq answer t)
             ;; Something waits: it is named, and nothing ends.
-            (edn-bridge-daemon "stop")
+            (daemon "stop")
             (should (string-search "Fix the cart" (shown)))
             (should (edn-bridge-rpc-live-p edn-bridge-chat--conn))
-            (edn-bridge-daemon "stop now")
+            (daemon "stop now")
             (edn-bridge-daemon-tests-see "Disconnected: .*\n.*\\[Reconnect\\]")
             (should-not (edn-bridge-rpc-live-p edn-bridge-chat--conn))
-            (should-error (edn-bridge-daemon "nonsense") :type 'user-error)
+            (should-error (daemon "nonsense") :type 'user-error)
             (kill-buffer "*edn-bridge daemon*")))))))
 
 ;;;; An evening

@@ -501,7 +501,7 @@ turns, sessions of other hosts and the daemon.")
    '("C-c" "C-o" "p") "^Permissions:" '("ask" "Enter") "^Permissions: ask"
    '("C-c" "C-o" "a") "No agent is configured"
    '("C-c" "C-o" "o") "No external agent answers in this chat"
-   '("C-c" "C-o" "s") "^Usage of .*\n\n *Messages +[0-9]"
+   '("C-c" "C-o" "s") "^Usage of .*\n\n *Messages +[0-9]" '("q")
    '("C-c" "C-o" "c") "^Keep in the summary" '("Enter")
    "compact:\\|compacted"))
 

@@ -116,8 +116,11 @@
   (edn-bridge-test-with-chat (conn sent)
     (edn-bridge-test-event conn "session/updated" :session-id "s1"
                            :session-name "Keys")
-    (edn-bridge-models-show-stats)
     (save-window-excursion
+      (save-current-buffer
+        (edn-bridge-models-show-stats)
+        ;; Its keys work at once.
+        (should (eq (key-binding "q") #'quit-window)))
       (edn-bridge-test-answer
        conn sent "get_session_stats"
        :stats '(:session-id "s1" :messages (:user 2 :assistant 3) :message-count 5
@@ -137,9 +140,8 @@
           (should (search-forward line nil t))))
       (goto-char (point-min))
       (should-not (re-search-forward "[{}]\\|:[a-z]" nil t))
-      ;; It is a view, and asks again.
-      (should (eq (key-binding "q") #'quit-window))
-      (revert-buffer)
+      (save-window-excursion
+        (revert-buffer))
       (should (= 2 (cl-count "get_session_stats" sent :test #'equal
                              :key (lambda (frame) (plist-get frame :op)))))
       (kill-buffer))))
