@@ -448,7 +448,7 @@ Those of a connection that is gone wait no more."
         (let ((buttons (point)))
           (pcase-dolist (`(,label ,function)
                          (append (funcall (nth 3 row) payload)
-                                 '(("Cancel" edn-bridge-interact--cancel))))
+                                 '(("Cancel (q)" edn-bridge-interact--cancel))))
             (edn-bridge-interact--insert-button question label function)
             (insert " "))
           (insert "\n")

@@ -202,7 +202,7 @@
                                 :subagent-id "scout")
     (should (string-match-p "\\[subagent scout\\]" (edn-bridge-test-transcript)))
     (should (string-match-p "fact one" (edn-bridge-test-transcript)))
-    (edn-bridge-test-push "Cancel")
+    (edn-bridge-test-push "Cancel (q)")
     (should (equal (plist-get (car sent) :params)
                    '(:interaction-id "i1" :status "cancelled")))))
 
