@@ -320,7 +320,7 @@
              (cons "You\n/status\n" (lambda (_conn)
                                       (edn-bridge-transcript-set-draft "/status")
                                       (edn-bridge-input-send)))
-             (cons "Sure[?]\n\\[No (n)\\] \\[Yes (y)\\] \\[Cancel\\] \n"
+             (cons "Sure[?]\n\\[No (n)\\] \\[Yes (y)\\] \\[Cancel (q)\\] \n"
                    (lambda (conn)
                      (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))))))
     (edn-bridge-test-with-chat (conn _sent)

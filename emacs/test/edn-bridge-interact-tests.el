@@ -56,7 +56,7 @@
       (should (= 1 (edn-bridge-interact-pending)))
       (edn-bridge-test-answer conn sent "interaction_respond" :accepted t)
       (should (zerop (edn-bridge-interact-pending)))
-      (should-not (string-match-p "\\[Cancel\\]" (edn-bridge-test-transcript)))
+      (should-not (string-match-p "\\[Cancel (q)\\]" (edn-bridge-test-transcript)))
       (should (string-match-p (concat "→ " button)
                               (edn-bridge-test-transcript))))))
 

@@ -886,8 +886,12 @@ Wait for the end of the turn."
             (dotimes (round 10)
               ;; In turn with and without unsaved changes.
               (with-current-buffer buffer
-                ;; What the user types locks the file, wherever that is.
-                (let ((create-lockfiles nil))
+                ;; What the user types locks the file, wherever that is, and
+                ;; asks if another one has taken its place just then.
+                (cl-letf ((create-lockfiles nil)
+                          ((symbol-function
+                            'userlock--ask-user-about-supersession-threat)
+                           #'ignore))
                   (if (cl-evenp round)
                       (set-buffer-modified-p nil)
                     (goto-char (point-max))
