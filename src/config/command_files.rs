@@ -95,6 +95,7 @@ const INTERPRETERS: &[&str] = &[
     "pnpx",
     "poetry",
     "powershell",
+    "pre-commit",
     "prove",
     "pwsh",
     "py",
@@ -108,6 +109,7 @@ const INTERPRETERS: &[&str] = &[
     "rscript",
     "rspec",
     "ruby",
+    "run-parts",
     "runghc",
     "runhaskell",
     "rye",
@@ -239,6 +241,16 @@ fn is_code(path: &Path) -> bool {
     let begins_as_script =
         || path.canonicalize().and_then(|real| files::read(&real, 2)).is_ok_and(|start| start == b"#!");
     ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str())) || is_program() || begins_as_script()
+}
+
+/// Whether a file is a text or data by its name, which a command may read and hardly runs.
+fn is_document(path: &Path) -> bool {
+    const ENDINGS: &[&str] = &[
+        "adoc", "csv", "css", "html", "json", "lock", "log", "md", "org", "rst", "svg", "toml", "txt", "xml",
+        "yaml", "yml",
+    ];
+    let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
+    ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
 }
 
 fn parts<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<String> {
@@ -419,7 +431,12 @@ fn rests(word: &str) -> impl Iterator<Item = &str> {
 /// The files that the globs at `:watch` name. More than [`TRUSTED_FILES`] are too many to be trusted.
 fn watched(root: &Path, hook: &Value<'_>) -> Vec<PathBuf> {
     let globs = hook.get("watch").and_then(Value::as_slice).unwrap_or_default();
-    let globs = globs.iter().filter_map(Value::as_str).map(|glob| glob.trim_start_matches("./"));
+    matching(root, globs.iter().filter_map(Value::as_str))
+}
+
+/// The files of a project that some globs name, from the project's folder.
+fn matching<'g>(root: &Path, globs: impl Iterator<Item = &'g str>) -> Vec<PathBuf> {
+    let globs = globs.map(|glob| glob.trim_start_matches("./"));
     let globs: Vec<String> = globs.filter(|glob| PathGlob::new(glob).is_ok()).map(str::to_owned).collect();
     if globs.is_empty() {
         return Vec::new();
@@ -485,19 +502,32 @@ pub fn programs_below(root: &Path, command: &Value<'_>) -> Vec<PathBuf> {
 }
 
 /// The hooks and servers of a project's configuration whose code trust does not watch: their program is a shell or an
-/// interpreter, also behind a wrapper, and no word of the command is a file of the project; or they load code from a folder
-/// with more than trust covers. Each as a sentence.
+/// interpreter, also behind a wrapper, and no word of the command is a file of the project that may be code, or one is a
+/// pattern for code; or they load code from a folder with more than trust covers. Each as a sentence.
 pub fn unwatched(root: &Path, configuration: &Value<'_>) -> Vec<String> {
     let found = all(configuration).flat_map(|(what, hook)| {
-        let unnamed = runs_others(hook) && candidates(root, hook).is_empty();
-        let unnamed = unnamed.then(|| format!("{what}: its code is not watched; :watch [\"tools/**\"] seals it"));
+        let runs_others = runs_others(hook);
+        let (words, sealed) = (words(hook), if runs_others { candidates(root, hook) } else { Vec::new() });
+        let is_named = !files_unnamed(&[root.to_owned()], &words).is_empty()
+            || sealed.iter().any(|path| !is_document(path));
+        let unnamed = (runs_others && !is_named)
+            .then(|| format!("{what}: its code is not watched; :watch [\"tools/**\"] seals it"));
+        let is_pattern = |word: &&String| word.contains(['*', '?']) && !word.contains(char::is_whitespace);
+        let patterns = words.iter().filter(is_pattern).filter(|_| runs_others && is_named);
+        let patterns = patterns.filter(|pattern| {
+            let found = matching(root, std::iter::once(pattern.as_str()));
+            found.iter().any(|path| is_code(path) && !sealed.contains(path))
+        });
+        let patterns: Vec<String> = patterns
+            .map(|pattern| format!("{what}: the code that {pattern} stands for is not watched; :watch [{pattern:?}] seals it"))
+            .collect();
         let folders = load_folders(root, hook);
         let too_large = folders.into_iter().filter(|folder| code_in(root, folder).is_none());
         let too_large = too_large.map(move |folder| {
             let folder = folder.strip_prefix(root).unwrap_or(&folder).display();
             format!("{what}: its code in {folder} is not watched, because it is too much; :watch seals a part of it")
         });
-        unnamed.into_iter().chain(too_large).collect::<Vec<_>>()
+        unnamed.into_iter().chain(patterns).chain(too_large).collect::<Vec<_>>()
     });
     found.collect()
 }
@@ -561,6 +591,33 @@ mod tests {
             let value = format!("{{:hooks [{{:id \"h\" :command [{command}]}}]}}");
             let value = edn::read_one(value.as_bytes()).unwrap();
             assert_eq!(unwatched(folder.path(), &value).len(), 1, "{command}");
+        }
+        // A text that is read is not the code, and a pattern is no file that could be sealed.
+        std::fs::write(folder.path().join("README.md"), "").unwrap();
+        std::fs::write(folder.path().join("package.json"), "{}").unwrap();
+        std::fs::create_dir(folder.path().join("tools")).unwrap();
+        std::fs::write(folder.path().join("tools/x.sh"), "").unwrap();
+        for (command, expected) in [
+            (r#""sh" "-c" "run-parts tools; cat README.md""#, ": its code is not watched"),
+            (r#""go" "run" ".""#, ": its code is not watched"),
+            (
+                r#""sh" "-c" "python3 a.py; sh ./tools/*.sh""#,
+                ": the code that ./tools/*.sh stands for is not watched",
+            ),
+        ] {
+            let value = format!("{{:hooks [{{:id \"h\" :command [{command}]}}]}}");
+            let value = edn::read_one(value.as_bytes()).unwrap();
+            let told = unwatched(folder.path(), &value);
+            assert!(told.len() == 1 && told[0].contains(expected), "{command}: {told:?}");
+        }
+        for command in [
+            r#""sh" "-c" "python3 a.py; cat *.md""#,
+            r#""npm" "run" "x""#,
+            r#""sh" "-c" "python3 a.py; sh tools/*.sh" ] :watch ["tools/*.sh""#,
+        ] {
+            let value = format!("{{:hooks [{{:id \"h\" :command [{command}]}}]}}");
+            let value = edn::read_one(value.as_bytes()).unwrap();
+            assert_eq!(unwatched(folder.path(), &value), [""; 0], "{command}");
         }
         let value = edn::read_one(br#"{:hooks [{:id "h" :command ["timeout" "9" "server"]}]}"#).unwrap();
         assert_eq!(unwatched(folder.path(), &value), [""; 0]);
