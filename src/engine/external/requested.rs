@@ -235,7 +235,9 @@ impl Gathering<'_> {
     /// The path that a text is. An address that names no file of this machine may be anything.
     fn local(&mut self, text: &str) -> String {
         file_of(text).unwrap_or_else(|| {
-            self.is_whole &= !text.contains("://");
+            // A tool that reads `$HOME/x` as a shell does leads elsewhere than its letters.
+            let is_variable = text.starts_with("${") || text.starts_with("$HOME/") || text.starts_with('%');
+            self.is_whole &= !text.contains("://") && !is_variable;
             text.to_owned()
         })
     }

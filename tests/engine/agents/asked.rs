@@ -402,6 +402,10 @@ fn every_part_of_a_request_is_judged() {
         ("accept-edits", r#"{"kind":"edit","locations":[{"path":"file://otherhost/etc/x"}]}"#.to_owned(), "asked"),
         ("accept-edits", r#"{"kind":"edit","content":[{"type":"diff","path":"ssh://h/etc/x","newText":"x"}]}"#.to_owned(), "asked"),
         ("accept-edits", r#"{"kind":"edit","rawInput":{"changes":{"ssh://h/etc/x":{"type":"add"}}}}"#.to_owned(), "asked"),
+        // What a shell or another tool reads as a variable.
+        ("accept-edits", r#"{"kind":"edit","rawInput":{"path":"$HOME/x"}}"#.to_owned(), "asked"),
+        ("accept-edits", r#"{"kind":"edit","rawInput":{"path":"${PWD}/../x"}}"#.to_owned(), "asked"),
+        ("accept-edits", r#"{"kind":"edit","rawInput":{"path":"routes/$id.tsx"}}"#.to_owned(), "yes"),
         ("ask", r#"{"kind":"read","locations":[{"path":"https://evil.example/"}]}"#.to_owned(), "asked"),
         ("ask", r#"{"kind":"read","rawInput":{"path":"WS/a","url":"https://evil.example/"}}"#.to_owned(), "asked"),
         ("ask", r#"{"kind":"execute","rawInput":{"command":"make","content":"rm x"}}"#.to_owned(), "asked"),
