@@ -419,3 +419,39 @@ fn answer_on_a_full_disk_is_refused() {
     assert_eq!(kind(&bridge.ask("r", "interaction_respond", &answer)), "response");
     assert_eq!((end(&mut bridge).as_str(), killed.ran()), ("end", 1));
 }
+
+/// A kill between the entry of one message more than may wait, which begins a turn, and the entry of that turn.
+#[test]
+fn overfull_queue_of_a_killed_process_goes_on() {
+    let mut setup = Setup::new().script("{:turns [{:steps [{:delta \"begun\"} {:sleep-ms 600000}]}]}");
+    let mut bridge = setup.interactor();
+    let session = session(&mut bridge);
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    bridge.event("assistant/delta");
+    for number in 0..64 {
+        let answer = bridge.ask("f", "follow_up", &format!("{{:message \"text {number}\"}}"));
+        assert_eq!(kind(&answer), "response", "{answer}");
+    }
+    let state = bridge.ask("s", "get_state", "{}");
+    let file = at(&state, &["data", "state", "session-file"]).unwrap().as_str().unwrap().to_owned();
+    bridge.kill();
+    let journal = std::fs::read_to_string(&file).unwrap();
+    let last = journal.lines().rfind(|line| line.contains(":type :queued")).unwrap();
+    let id = |line: &str| line.split(":id \"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let (of_last, newest) = (id(last), id(journal.lines().last().unwrap()));
+    let (begin, parent) = last.split_once(":parent-id \"").unwrap();
+    let (_, rest) = parent.split_once('"').unwrap();
+    let more = format!("{}:parent-id {newest:?}{rest}", begin.replace(&of_last, "e-more"));
+    std::fs::write(&file, format!("{journal}{more}\n")).unwrap();
+
+    setup.script = Some(END.to_owned());
+    let mut bridge = setup.interactor();
+    bridge.ask("open", "switch_session", &format!("{{:session-id {session:?}}}"));
+    let state = bridge.ask("s", "get_state", "{}").to_string();
+    assert!(state.contains(":pending-message-count 65"), "{state}");
+    bridge.ask("f", "follow_up", "{:message \"one more\"}");
+    // Whether or not there was room for it, the queue goes on, and there is room for the next.
+    bridge.event("turn/ended");
+    let answer = bridge.ask("f", "follow_up", "{:message \"one more\"}");
+    assert_eq!(kind(&answer), "response", "{answer}");
+}

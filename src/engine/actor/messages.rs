@@ -142,7 +142,12 @@ impl SessionActor {
         let Some(reply) = self.first_time(incoming.request.as_deref(), reply) else { return };
         let content = queue::content(incoming.prompt);
         if let Err(error) = self.durable.state.has_room(&content, self.turns.is_free()) {
-            return reply.fail(error);
+            reply.fail(error);
+            // A kill left more than may wait, and no turn that would make room. Whoever tries again finds some.
+            if self.turns.is_free() {
+                self.begin_next(self.durable.variables_of(Some(&call.cause())), None).await;
+            }
+            return;
         }
         let turn = match (self.turns.id(), until) {
             (Some(running), Until::NextCall) => running.clone(),
