@@ -446,6 +446,29 @@ impl fmt::Display for Mode {
     }
 }
 
+/// The model of one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CalledModel {
+    /// The provider's name.
+    pub provider: Arc<str>,
+    /// The model's id at the provider.
+    pub id: Arc<str>,
+}
+
+impl CalledModel {
+    /// As the journal has it.
+    pub fn to_value(&self) -> Value<'static> {
+        let map = Map::new().with("provider", self.provider.as_ref().to_owned());
+        Value::from(map.with("id", self.id.as_ref().to_owned()))
+    }
+
+    /// Reads it back; `None` if a part is missing.
+    pub fn from_value(value: &Value<'_>) -> Option<Self> {
+        let text = |key| value.get(key).and_then(Value::as_str).map(Arc::<str>::from);
+        Some(Self { provider: text("provider")?, id: text("id")? })
+    }
+}
+
 /// One message of a conversation. Its id is the id of the journal entry that holds it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
@@ -466,6 +489,8 @@ pub struct Message {
     /// How the model call went, on an assistant's message. Kept in the journal and told by the graph; on the
     /// wire a message does not have it.
     pub timing: Option<Timing>,
+    /// The model that was called, on an assistant's message. Kept in the journal; on the wire a message does not have it.
+    pub model: Option<CalledModel>,
     /// Why the model call ended, on an assistant's message.
     pub stop_reason: Option<StopReason>,
     /// What went wrong, where something did.
@@ -498,6 +523,7 @@ impl Message {
             turn_id: None,
             usage: None,
             timing: None,
+            model: None,
             stop_reason: None,
             error_message: None,
             tool_call_id: None,
@@ -538,6 +564,7 @@ impl Message {
         let mut value = self.to_value();
         if let Value::Map(map) = &mut value {
             map.put_some("timing", self.timing.map(Timing::to_value));
+            map.put_some("model", self.model.as_ref().map(CalledModel::to_value));
             if !self.replays.is_empty() {
                 map.put("replays", Value::vector(self.replays.iter().map(Replay::to_value)));
             }
@@ -595,6 +622,7 @@ impl Message {
             turn_id: text("turn-id").map(TurnId::from),
             usage: value.get("usage").map(Usage::from_value),
             timing: value.get("timing").and_then(Timing::from_value),
+            model: value.get("model").and_then(CalledModel::from_value),
             stop_reason: value.get("stop-reason").and_then(Value::as_str).and_then(StopReason::parse),
             error_message: text("error-message"),
             tool_call_id: text("tool-call-id"),

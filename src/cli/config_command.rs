@@ -136,7 +136,7 @@ fn check(options: &Options) -> Exit {
         let _ = writeln!(text, "read   {}", painter.plain(&path.to_string_lossy()));
     }
     let told = match found.len() {
-        0 => painter.paint(Meaning::Well, "The configuration is well."),
+        0 => painter.paint(Meaning::Well, "The configuration is valid."),
         1 => "1 thing is wrong.".to_owned(),
         more => format!("{more} things are wrong."),
     };

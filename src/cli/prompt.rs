@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub(super) use arguments::PromptArguments;
-use arguments::{message, missing_files, read_schema, read_system, usage};
+use arguments::{message, missing_files, must_be_whole, read_schema, read_system, usage};
 use edn_bridge::client::frame;
 use edn_bridge::client::turn::{Accepted, Outcome};
 use edn_bridge::clock::{Clock, SystemClock};
@@ -62,6 +62,7 @@ pub(super) fn prompt(options: &Options, arguments: &PromptArguments) -> Exit {
 
 /// Looks at all that is given before anything costs, and sends it.
 fn begin(options: &Options, arguments: &PromptArguments, teller: &mut Teller) -> Exit {
+    must_be_whole(arguments)?;
     let message = message(arguments.text.as_deref())?;
     let shape = arguments.schema.as_deref().map(read_schema).transpose()?;
     let rules = arguments.rules.rules()?;
@@ -181,6 +182,9 @@ impl PromptRequest {
         file: Option<File>,
     ) -> Exit {
         console.catch([SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()])?;
+        if arguments.fork {
+            fork(console)?;
+        }
         let state = console.ask("get_state", Map::new())?;
         let state = state.get("state").unwrap_or(&Value::Nil);
         self.fits_window(state)?;
@@ -367,6 +371,15 @@ impl PromptRequest {
         console.tell("tool_result", answer);
         checked.is_ok()
     }
+}
+
+/// Moves the conversation to a copy of its session, up to the last message.
+fn fork(console: &Console) -> Result<(), Failure> {
+    let newest = console.ask("get_messages", Map::new().with("limit", 1))?;
+    let messages = newest.get("messages").and_then(Value::as_slice).unwrap_or_default();
+    let entry = messages.last().map(|message| frame::text(message, "id")).filter(|id| !id.is_empty());
+    let entry = entry.ok_or_else(|| usage("--fork: nothing was said in this session yet"))?;
+    console.ask("fork", Map::new().with("entry-id", entry.to_owned())).map(drop)
 }
 
 /// A text without the fence of a block of code around it.

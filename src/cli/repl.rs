@@ -17,6 +17,9 @@ use super::options::Options;
 use super::style::Painter;
 use super::{out, sessions};
 
+/// The near attributes that are named for one that does not exist.
+const NAMED_ATTRIBUTES: usize = 3;
+
 /// Columns of an output that is no terminal.
 const WIDTH: usize = 100;
 
@@ -42,9 +45,16 @@ pub(super) fn query(options: &Options, query: String, session: Option<String>, e
     let attached =
         BridgeConnection::new("edn-bridge query", settings, options.durability(), session.as_deref())?;
     let text = if explain { explaining(&query).to_string() } else { query };
-    let params = Map::new().with("query", text);
+    let params = Map::new().with("query", text.clone());
     let params = session.into_iter().fold(params, |params, session| params.with("session-id", session));
     let answer = attached.client.ask("query_eql", Value::from(params));
+    let misspelt = match &answer {
+        Ok(data) if !explain && data.get("missing").is_some() => {
+            let plan = Map::new().with("query", explaining(&text).to_string());
+            attached.client.ask("query_eql", Value::from(plan)).map(|plan| nearest(&plan)).unwrap_or_default()
+        }
+        _ => Vec::new(),
+    };
     attached.end();
     let data = answer?;
     let mut result = data.get("result").unwrap_or(&Value::Nil);
@@ -58,7 +68,23 @@ pub(super) fn query(options: &Options, query: String, session: Option<String>, e
             let _ = writeln!(out::stderr(), "edn-bridge: {what}: {rest}");
         }
     }
-    Ok(if data.get("errors").is_some() { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+    if !misspelt.is_empty() {
+        let _ = writeln!(out::stderr(), "edn-bridge: did you mean {}?", misspelt.join(" or "));
+    }
+    let failed = data.get("errors").is_some() || !misspelt.is_empty();
+    Ok(if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+}
+
+/// The known attributes that are most similar to those of a plan that do not exist.
+fn nearest(plan: &Value<'_>) -> Vec<String> {
+    if let Some(names) = plan.get("nearest").and_then(Value::as_slice) {
+        return names.iter().take(NAMED_ATTRIBUTES).map(Value::to_string).collect();
+    }
+    let below: Vec<&Value<'_>> = match plan {
+        Value::Map(map) => map.iter().map(|(_, value)| value).collect(),
+        _ => plan.as_slice().unwrap_or_default().iter().collect(),
+    };
+    below.into_iter().flat_map(nearest).collect()
 }
 
 pub(super) fn run(options: &Options, session: Option<String>) -> Exit {

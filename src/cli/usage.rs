@@ -43,7 +43,7 @@ pub(super) enum By {
     Day,
     /// The folder of the session.
     Project,
-    /// The model, as far as the session notes it: a session has the usual one until it is given another.
+    /// The model of each call. A session of an older version notes only a model that it was given.
     Model,
     /// The session.
     Session,
@@ -62,8 +62,8 @@ impl Sum {
     }
 }
 
-/// The model of a session that was given none.
-const USUAL: &str = "(the usual one)";
+/// The model of a call that the journal does not name: of an older version, in a session that was given none.
+const NOT_NOTED: &str = "(not noted)";
 
 pub(super) fn run(options: &Options, arguments: &UsageArguments) -> Exit {
     let settings = options.settings()?;
@@ -271,10 +271,10 @@ fn add(
     seen: &mut HashSet<Arc<str>>,
     mut sum: impl FnMut(&Call<'_>, Usage),
 ) {
-    let mut model = USUAL.to_owned();
+    let mut noted = NOT_NOTED.to_owned();
     for entry in &content.entries {
         match &entry.body {
-            EntryBody::Model { provider, id } => model = format!("{provider} {id}"),
+            EntryBody::Model { provider, id } => noted = format!("{provider} {id}"),
             EntryBody::Message(message) if message.role == Role::Assistant => {
                 let Some(usage) = message.usage else { continue };
                 if from.is_some_and(|from| &*message.timestamp < from)
@@ -282,7 +282,9 @@ fn add(
                 {
                     continue;
                 }
-                sum(&Call { content, at: &message.timestamp, model: &model }, usage);
+                let called = message.model.as_ref().map(|model| format!("{} {}", model.provider, model.id));
+                let model = called.as_ref().unwrap_or(&noted);
+                sum(&Call { content, at: &message.timestamp, model }, usage);
             }
             _ => {}
         }

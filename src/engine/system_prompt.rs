@@ -30,7 +30,7 @@ pub fn parts(
     let mut parts = vec![part(
         "base",
         format!(
-            "You are a coding assistant inside a text editor. Answer the user's request directly and briefly, \
+            "You are a coding assistant. Answer the user's request directly and briefly, \
              in Markdown, with code in fenced blocks. Say so when you do not know. \
              The user works in the folder {}.",
             facts.cwd

@@ -421,7 +421,7 @@ fn line(map: Map<'static>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Block, Replay, Role, Timing};
+    use crate::message::{Block, CalledModel, Replay, Role, Timing};
 
     #[test]
     fn entries_round_trip() {
@@ -429,6 +429,7 @@ mod tests {
             Message::new("e1".into(), Role::User, vec![Block::Text("a\n\"b\" \u{1F600}".into())], "t".into());
         message.error_message = Some("nothing".into());
         message.timing = Some(Timing { first_token_ms: Some(3), duration_ms: 5, retries: 1 });
+        message.model = Some(CalledModel { provider: "p".into(), id: "m".into() });
         let data = Value::vector(["opaque"]);
         message.replays = vec![Replay { place: 1, is_attached: true, data }];
         let bodies = [

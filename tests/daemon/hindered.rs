@@ -12,6 +12,23 @@ use crate::fixture::{Daemon, END, prompt, runs, signal, until};
 use crate::support::{code, wait_until};
 
 #[test]
+fn daemon_commands_say_what_they_did() {
+    let daemon = Daemon::calling(&["true"]);
+    for (words, expected) in [
+        (&["stop"][..], "No daemon runs.\n"),
+        (&["start"], "The daemon was started: process "),
+        (&["start"], "The daemon runs already: process "),
+        (&["restart"], "A new daemon runs in the place of the old one.\n"),
+        (&["stop"], "The daemon was stopped.\n"),
+        (&["restart"], "No daemon ran; one was started.\n"),
+    ] {
+        let output = daemon.control(words);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.starts_with(expected), "{words:?}: {output:?}");
+    }
+}
+
+#[test]
 fn frozen_replaced_daemon_is_named_by_stop() {
     let mut daemon = Daemon::calling(&[&until("go")]);
     daemon.change(|setup| setup.arg("--yolo"));

@@ -697,3 +697,38 @@ fn input_is_looked_at_before_it_costs() {
     let output = run(&setup, &["look at @a.txt, @b.txt and a@b.org"], None);
     assert_eq!(err(&output), "edn-bridge: @b.txt names no file here; the model gets it as it is written\n");
 }
+
+#[test]
+fn message_that_is_not_quoted_is_told() {
+    let output = run(&Setup::new().script(ECHO), &["it's", "a", "bug"], None);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let expected = "edn-bridge: a message of several words is quoted: edn-bridge prompt 'it'\\''s a bug'\n";
+    assert_eq!(err(&output), expected);
+}
+
+#[test]
+fn fork_leaves_the_session_as_it_was() {
+    let setup = Setup::new().script(ECHO);
+    assert!(run(&setup, &["Plan the garden"], None).status.success());
+    let first = sessions(&setup).remove(0);
+    let shown = || out(&setup.command().args(["sessions", "show", &first]).output().unwrap());
+    let before = shown();
+    let output = run(&setup, &["-o", "json", "--session", &first, "--fork", "And the house?"], None);
+    assert_ne!(json(&output)["session-id"].as_str().unwrap(), first, "{output:?}");
+    assert_eq!((shown(), sessions(&setup).len()), (before, 2));
+    let copy = json(&output)["session-id"].as_str().unwrap().to_owned();
+    let copied = out(&setup.command().args(["sessions", "show", &copy]).output().unwrap());
+    assert!(copied.contains("Plan the garden") && copied.contains("And the house?"), "{copied}");
+    let output = run(&setup, &["--fork", "hi"], None);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
+fn misspelt_attribute_of_a_query_is_told_with_near_ones() {
+    let setup = Setup::new();
+    let ask = |query: &str| setup.command().args(["query", query]).output().unwrap();
+    let output = ask("[:psi.agent-session/model-idd]");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(err(&output).contains("did you mean :psi.agent-session/model-id"), "{output:?}");
+    assert_eq!(ask("[:psi.agent-session/model-id]").status.code(), Some(0));
+}

@@ -336,7 +336,7 @@ fn configuration_is_checked_shown_and_edited() {
     let (status, out) = edit(
         "{:mode :accept-edits :providers {\"w\" {:base-url \"https://a\" :headers {\"x\" \"sk-canary\"}}}}",
     );
-    assert!(status == Some(0) && out.contains("The configuration is well."), "{out}");
+    assert!(status == Some(0) && out.contains("The configuration is valid."), "{out}");
     assert!(std::fs::read_to_string(config.with_extension("edn.before")).unwrap().contains("config check"));
     assert_eq!(config.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let shown = json(&setup, &["config", "show", "--json"]);
@@ -465,7 +465,12 @@ fn usage_is_summed_and_a_fork_counts_once() {
         assert_eq!(sums.len(), if by == "session" { 2 } else { 1 }, "{by}: {sums:?}");
     }
     let (_, out, _) = run(&setup, &["usage", "--by", "model"]);
-    assert!(out.contains("usual") && out.lines().last().unwrap().starts_with("all"), "{out}");
+    assert!(
+        out.contains("scripted ")
+            && !out.contains("not noted")
+            && out.lines().last().unwrap().starts_with("all"),
+        "{out}"
+    );
     assert!(!out.contains('█'), "a script wants the numbers alone: {out}");
     // As pages: of all sessions, by three things; and of one session, by turn.
     let file = setup.dir.path().join("usage.html");

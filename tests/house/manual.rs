@@ -77,7 +77,7 @@ const RUN: &[(&str, &str, &str)] = &[
     ("edn-bridge top", "", "sessions 1"),
     ("edn-bridge usage", "", "\nall  "),
     ("edn-bridge audit", "", ""),
-    ("edn-bridge config check", "", "The configuration is well."),
+    ("edn-bridge config check", "", "The configuration is valid."),
     ("edn-bridge config show", "", "mode"),
     ("edn-bridge config edit", "EDITOR=true edn-bridge config edit", ""),
     ("", "mkdir -p ~/.local/share/bash-completion/completions ~/.zfunc ~/.config/fish/completions", ""),

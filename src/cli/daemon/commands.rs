@@ -85,7 +85,13 @@ fn start(options: &Options) -> Exit {
         let stream = connect_or_start(&state_dir, options).map_err(Failure::start)?;
         asked_at(&stream, &Ask::Status, DAEMON_START)
     };
-    answers().or_else(|_| answers()).map(|_| ExitCode::SUCCESS)
+    let is_new = matches!(seen(options), Ok(None));
+    let answer = answers().or_else(|_| answers())?;
+    let begins = if is_new { "The daemon was started" } else { "The daemon runs already" };
+    match answer {
+        DaemonReply::Status(Status { pid, .. }) => out::print(&format!("{begins}: process {pid}.\n")),
+        _ => out::print(&format!("{begins}.\n")),
+    }
 }
 
 /// Asks the daemon; `None` if none runs. One that is asked to end and ends without an answer has done so.
@@ -319,7 +325,13 @@ fn restart(options: &Options) -> Exit {
         wait_for_end(&state_dir, &about).map_err(Failure::io("the daemon"))?;
     }
     connect_or_start(&state_dir, options).map_err(Failure::start)?;
-    if let Some(DaemonReply::Working(all)) = told {
+    let Some(DaemonReply::Working(all)) = told else {
+        return out::print(match told {
+            Some(_) => "A new daemon runs in the place of the old one.\n",
+            None => "No daemon ran; one was started.\n",
+        });
+    };
+    {
         let mut text =
             "A new daemon runs. It continues this when a running tool or answer has ended; `edn-bridge daemon status` \
              shows what stays in the old one:\n"
@@ -377,7 +389,10 @@ fn end(options: &Options, now: bool) -> Exit {
         None => {}
         Some(_) => wait_for_end(&state_dir, &about).map_err(Failure::io("the daemon"))?,
     }
-    Ok(if is_one_silent { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+    if is_one_silent {
+        return Ok(ExitCode::from(FAILED));
+    }
+    out::print("The daemon was stopped.\n")
 }
 
 fn log(options: &Options) -> Exit {

@@ -19,6 +19,12 @@ use crate::cli::rule_options::RuleOptions;
 pub(in crate::cli) struct PromptArguments {
     /// The message; - reads it from standard input, and what is piped beside a message is attached to it.
     pub(super) text: Option<String>,
+    /// Further words: a message that is not quoted.
+    #[arg(hide = true)]
+    pub(super) words: Vec<String>,
+    /// Continue in a copy of the session of --continue or --session, which stays as it is.
+    #[arg(long)]
+    pub(super) fork: bool,
     /// Continue with the newest session of this folder.
     #[arg(long = "continue", short = 'c', conflicts_with = "session")]
     pub(super) goes_on: bool,
@@ -71,6 +77,19 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 pub(super) fn usage(what: &str) -> Failure {
     Failure::Status { code: USAGE, message: what.to_owned() }
+}
+
+/// Fails where the shell has split the message into words.
+pub(super) fn must_be_whole(arguments: &PromptArguments) -> Result<(), Failure> {
+    if let (Some(text), [_, ..]) = (&arguments.text, arguments.words.as_slice()) {
+        let whole = [std::slice::from_ref(text), &arguments.words].concat().join(" ");
+        let whole = format!("'{}'", whole.replace('\'', "'\\''"));
+        return Err(usage(&format!("a message of several words is quoted: edn-bridge prompt {whole}")));
+    }
+    if arguments.fork && !arguments.goes_on && arguments.session.is_none() {
+        return Err(usage("--fork copies a session: name it with --continue or --session"));
+    }
+    Ok(())
 }
 
 /// The message with what was piped.

@@ -26,7 +26,7 @@ use crate::engine::stage::{self, Point, Stage};
 use crate::engine::turn_control::TurnEnd;
 use crate::event::{Body, EMPTY_ANSWER, NoticeLevel, ROUND_LIMIT, RetryAwaited, ToolCall};
 use crate::limits::{COMPACT_FAILURES, COMPACT_TRIES, MCP_RESOURCE_WAIT, MODEL_PAUSES, TURN_ROUNDS};
-use crate::message::{EntryId, Message, Role, StopReason};
+use crate::message::{CalledModel, EntryId, Message, Role, StopReason};
 use crate::provider::{ErrorKind, ProviderError};
 use crate::session::ApiError;
 use crate::store::record::{Rewritten, Update, UpdateKind};
@@ -526,6 +526,9 @@ impl Rounds<'_> {
             }
             usage
         });
+        let model = self.0.model();
+        message.model =
+            message.usage.is_some().then(|| CalledModel { provider: model.provider, id: model.id });
         message.timing = answer.timing;
         message.replays = replays;
         message.stop_reason = answer.stop;
