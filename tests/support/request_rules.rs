@@ -372,7 +372,7 @@ fn check(rule: &Rule, body: &Json, pieces: &[Piece<'_>]) -> Option<Fault> {
         "unique-tools" => {
             let mut seen = HashSet::new();
             tools(body).into_iter().find_map(|(name, place)| {
-                (!seen.insert(name.clone())).then(|| Fault { place, text: name, n: 0 })
+                (!seen.insert(name.clone())).then_some(Fault { place, text: name, n: 0 })
             })
         }
         "call-after-user" => calls(pieces).find_map(|(call, _)| {
@@ -458,7 +458,7 @@ fn names(rule: &Rule, body: &Json, pieces: &[Piece<'_>]) -> Option<Fault> {
     of_calls.or_else(|| {
         tools(body)
             .into_iter()
-            .find_map(|(name, place)| (!pattern.is_match(&name)).then(|| Fault { place, text: name, n: 0 }))
+            .find_map(|(name, place)| (!pattern.is_match(&name)).then_some(Fault { place, text: name, n: 0 }))
     })
 }
 

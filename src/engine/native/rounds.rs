@@ -528,7 +528,7 @@ impl Rounds<'_> {
         });
         let model = self.0.model();
         message.model =
-            message.usage.is_some().then(|| CalledModel { provider: model.provider, id: model.id });
+            message.usage.is_some().then_some(CalledModel { provider: model.provider, id: model.id });
         message.timing = answer.timing;
         message.replays = replays;
         message.stop_reason = answer.stop;
