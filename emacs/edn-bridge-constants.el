@@ -202,6 +202,7 @@
     "model"
     "thinking"
     "compact"
+    "leave-out"
     "name"
     "prompts"
     "skills"

@@ -49,6 +49,8 @@ const OURS: &[&str] = &[
     "tools.new",
     "chosen.edn",
     "chosen.new",
+    "learned-limits.edn",
+    "learned-limits.new",
     "repl-history",
     "chat-history",
     "sessions-index.db",

@@ -6,7 +6,7 @@ use crate::message::WithheldPart;
 use crate::store::record::Withheld;
 use crate::store::{Entry, EntryBody};
 
-/// What the journal says of a model's refusals, oldest first.
+/// The journal's records of the refusals of a model's server, oldest first.
 fn records<'b>(
     branch: &'b imbl::Vector<Arc<Entry>>,
     provider: &'b str,

@@ -1,7 +1,7 @@
 //! The most tokens that servers have said they take, kept in a file of the state folder: a server's limit outlives the
 //! program. Knows no server.
 
-use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +10,7 @@ use crate::limits::{LEARNED_LIMITS, LEARNED_LIMITS_BYTES};
 use crate::private;
 use crate::value::{Map, Value};
 
-/// What a model at an address takes at most.
+/// The limit of a model at an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Limit {
     provider: String,
@@ -92,8 +92,12 @@ impl Limit {
 }
 
 fn read(path: &Path) -> Vec<Limit> {
-    let is_small = fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= LEARNED_LIMITS_BYTES);
-    let bytes = if is_small { fs::read(path).unwrap_or_default() } else { Vec::new() };
+    let mut bytes = Vec::new();
+    let read =
+        private::open_to_read(path).and_then(|file| file.take(LEARNED_LIMITS_BYTES).read_to_end(&mut bytes));
+    if read.is_err() {
+        return Vec::new();
+    }
     let Ok(table) = edn::read_one(&bytes) else { return Vec::new() };
     let rows = table.as_slice().unwrap_or_default().iter();
     rows.filter_map(Limit::from_value).take(LEARNED_LIMITS).collect()
@@ -122,7 +126,7 @@ mod tests {
         }
         assert_eq!(again.lock().len(), LEARNED_LIMITS);
         assert_eq!(again.find("p", "http://b", "m"), None, "the oldest are dropped");
-        fs::write(&path, "no table").unwrap();
+        std::fs::write(&path, "no table").unwrap();
         assert_eq!(LearnedLimits::open(path).find("q", "http://a", "9"), None);
     }
 }

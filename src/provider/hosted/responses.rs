@@ -16,7 +16,7 @@ use super::openai::effort;
 use super::protocol::{Broken, Decoder, Out, Outgoing, close, parse, reported};
 use super::sse::SseEvent;
 use super::text_deltas::TextDeltas;
-use crate::limits::HOSTED_ANSWER_TOKENS;
+use crate::limits::{HOSTED_ANSWER_TOKENS, MAX_ANSWER_BYTES};
 use crate::message::Usage;
 use crate::provider::takes::CacheRequest;
 use crate::provider::{AnswerEnd, Chunk, ModelRequest};
@@ -155,7 +155,7 @@ fn replay(key: &'static str, json: &str) -> Chunk {
 }
 
 /// The types of events that say nothing new.
-const REPEATED: [&str; 10] = [
+const REPEATED: [&str; 8] = [
     "response.created",
     "response.queued",
     "response.in_progress",
@@ -164,8 +164,6 @@ const REPEATED: [&str; 10] = [
     "response.output_text.annotation.added",
     "response.reasoning_summary_part.added",
     "response.reasoning_summary_part.done",
-    "response.reasoning_summary_text.done",
-    "response.reasoning_text.done",
 ];
 
 /// The decoder of one answer.
@@ -175,6 +173,10 @@ pub struct AnswerDecoder {
     texts: TextDeltas,
     /// The parts whose text came, each by the numbers of its item and of itself.
     with_text: HashSet<(u64, u64)>,
+    /// The text that came in pieces, to tell it from that of the list at the end.
+    text_so_far: String,
+    /// The parts of the thinking that came, likewise.
+    with_thinking: HashSet<(u64, u64)>,
     /// The ids of the items that go back as they came.
     replayed: HashSet<String>,
     /// Whether the server leaves out the number of an event's item.
@@ -232,7 +234,11 @@ impl AnswerDecoder {
             }
             "message" if !self.is_known_text() => {
                 for (place, part) in (0..).zip(item.content) {
-                    self.missing(key, place, part.text.text() + &part.refusal.text(), out);
+                    let text = part.text.text() + &part.refusal.text();
+                    // A proxy may number all items alike, and the list counts them.
+                    if !is_last || !self.text_so_far.contains(&text) {
+                        self.missing(key, place, text, out);
+                    }
                 }
             }
             _ => {}
@@ -295,12 +301,16 @@ impl Decoder for AnswerDecoder {
         let payload: Payload = parse(event.data)?;
         let index = payload.output_index.get();
         let (key, place) = (index.unwrap_or_default(), payload.content_index.get().unwrap_or_default());
+        let thought = payload.summary_index.get().unwrap_or(place);
         let kind = payload.kind.filled().unwrap_or_else(|| event.name.to_owned());
         self.is_unnumbered |= index.is_none() && kind.starts_with("response.output_");
         match kind.as_str() {
             "response.output_text.delta" | "response.refusal.delta" => {
                 if let Some(text) = payload.delta.filled() {
                     self.with_text.insert((key, place));
+                    if self.text_so_far.len() < MAX_ANSWER_BYTES {
+                        self.text_so_far.push_str(&text);
+                    }
                     self.texts.text(text, out);
                 }
             }
@@ -310,8 +320,18 @@ impl Decoder for AnswerDecoder {
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 self.thought = true;
+                self.with_thinking.insert((key, thought));
                 self.texts.thinking(payload.delta.text(), out);
             }
+            "response.reasoning_summary_text.done" | "response.reasoning_text.done"
+                if index.is_some() || self.with_thinking.is_empty() =>
+            {
+                if self.with_thinking.insert((key, thought)) {
+                    self.thought = true;
+                    self.texts.thinking(payload.text.text(), out);
+                }
+            }
+            "response.reasoning_summary_text.done" | "response.reasoning_text.done" => {}
             "response.reasoning_summary_part.added" if self.thought => {
                 self.texts.thinking("\n\n".to_owned(), out);
             }
@@ -370,6 +390,7 @@ struct Payload {
     kind: Lenient<String>,
     output_index: Lenient<u64>,
     content_index: Lenient<u64>,
+    summary_index: Lenient<u64>,
     delta: Lenient<String>,
     text: Lenient<String>,
     refusal: Lenient<String>,

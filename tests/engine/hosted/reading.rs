@@ -272,6 +272,18 @@ fn responses_list_fills_what_did_not_come() {
             ],
         ),
         (
+            "one number for all",
+            vec![
+                delta(one),
+                text_done(one),
+                done(one, TEXT),
+                added(one, "c"),
+                piece(one, "{\"path\":\"a\"}"),
+                done(one, CALL),
+                completed(&format!("{TEXT},{CALL}")),
+            ],
+        ),
+        (
             "other ids at the end",
             vec![
                 delta(one),
@@ -303,6 +315,23 @@ fn responses_list_fills_what_did_not_come() {
             "{about}: {}",
             heard.message
         );
+    }
+}
+
+#[test]
+fn thinking_that_comes_at_its_end_alone_is_shown() {
+    let completed = r#"{"type":"response.completed","response":{"status":"completed"}}"#.to_owned();
+    for index in ["", r#","output_index":0,"summary_index":0"#] {
+        let event = |kind: &str, key: &str| {
+            format!(r#"{{"type":"response.reasoning_summary_text.{kind}"{index},"{key}":"why"}}"#)
+        };
+        let (delta, done) = (event("delta", "delta"), event("done", "text"));
+        for stream in [vec![&done, &completed], vec![&delta, &done, &completed], vec![&delta, &completed]] {
+            let stream: Vec<&str> = stream.into_iter().map(String::as_str).collect();
+            let server = Server::new([events(&stream)]);
+            let heard = hear(ask(&provider(&server, "openai-responses", ""), request()));
+            assert_eq!((heard.thinking.as_str(), heard.error), ("why", None), "{stream:?}");
+        }
     }
 }
 
