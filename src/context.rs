@@ -71,6 +71,27 @@ impl Project {
     }
 }
 
+/// The instructions of the folders below the session's that hold a file, outermost first: with the trust of the session's own.
+pub fn nested_instructions(places: &Places, file: &Path) -> Vec<Instructions> {
+    let cwd = places.cwd.canonicalize().unwrap_or_else(|_| places.cwd.clone());
+    let (mut found, mut problems) = (Vec::new(), Vec::new());
+    let below = file.parent().into_iter().flat_map(Path::ancestors);
+    let mut below: Vec<&Path> = below.take_while(|folder| *folder != cwd && within(folder, &cwd)).collect();
+    below.reverse();
+    for folder in below {
+        let folder = Folder {
+            path: folder.to_owned(),
+            scope: Author::Project,
+            confined_to: (!places.trusted).then(|| root(&cwd).to_owned()),
+        };
+        instructions::find(&folder, &mut found, &mut problems);
+    }
+    for problem in &problems {
+        tracing::debug!(path = %problem.path.display(), "{}", problem.message);
+    }
+    found
+}
+
 /// The root of the folder's repository, or else the folder itself.
 pub fn root(cwd: &Path) -> &Path {
     cwd.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(cwd)

@@ -60,6 +60,7 @@ mod rulebook;
 mod rules;
 mod run_record;
 mod running;
+mod sent_prompt;
 mod served_requests;
 mod services;
 mod session_admin;

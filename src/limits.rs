@@ -882,6 +882,15 @@ pub const RETRY_FIRST_MS: u64 = 1000;
 /// The longest pause before a retry, in milliseconds. If a provider demands more, there is no retry.
 pub const RETRY_MAX_MS: u64 = 120_000;
 
+/// Bytes of the block about the environment in the system prompt (about 300 tokens).
+pub const ENVIRONMENT_BYTES: usize = 1200;
+
+/// Lines of the git status in it.
+pub const ENVIRONMENT_LINES: usize = 20;
+
+/// How long git may take for it: a turn waits. In a repository where that is too little, the model asks itself.
+pub const ENVIRONMENT_WAIT: Duration = Duration::from_secs(2);
+
 /// Tokens reserved for the answer, or a quarter of the window if that is less. From the engine's design.
 pub const COMPACT_RESERVE_TOKENS: u64 = 16_384;
 
@@ -1017,6 +1026,9 @@ pub const JOB_WAIT_MAX_SECONDS: u64 = 600;
 
 /// How long a model's `stop` waits until the job has ended. A command that is stopped is killed within.
 pub const JOB_STOP_WAIT: Duration = Duration::from_secs(10);
+
+/// Bytes of a job's output in which one wait looks for a line (64 MiB).
+pub const JOB_MATCH_STEPS: usize = 64 * 1024 * 1024;
 
 /// Bytes of a line of a job's output that a pattern is looked for in. A line without an end is not kept any longer.
 pub const JOB_LINE_BYTES: usize = 64 * 1024;
@@ -1164,6 +1176,9 @@ pub const CONTEXT_PROJECTS: usize = 64;
 
 /// Bytes that are read of one file of instructions (32 KiB, about 8,000 tokens).
 pub const INSTRUCTIONS_BYTES: u64 = 32 * 1024;
+
+/// Files of instructions below the session's folder that a model is told of, up to a compaction.
+pub const NESTED_INSTRUCTIONS: usize = 32;
 
 /// Bytes of all instructions in a system prompt (64 KiB), or a quarter of the model's window if that is less.
 pub const PROMPT_INSTRUCTIONS_BYTES: usize = 64 * 1024;

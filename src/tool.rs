@@ -74,6 +74,9 @@ pub const BASH: &str = "bash";
 /// The name of the tool that looks after background jobs; the engine carries it out.
 pub const JOB: &str = "job";
 
+/// The tools of which the mode `read-only` refuses every call, and what looks after their jobs.
+pub const CHANGING: &[&str] = &["write", "edit", BASH, JOB];
+
 /// The key in the details of a call that started a background job, or looked at one: the job's id.
 pub const JOB_ID: &str = "job-id";
 

@@ -1,4 +1,4 @@
-//! What a compacted conversation keeps besides its summary: the user's own messages, and the files that were read and changed.
+//! The rest of a compacted conversation besides its summary: the user's own messages, and the files that were read and changed.
 //!
 //! Pure: entries in, text out. What is kept is chosen when the compaction is written, and read from the journal by the ids of
 //! its entries, so that every later request has the same.
@@ -61,7 +61,7 @@ fn note(paths: &mut Vec<String>, path: &str) {
     }
 }
 
-/// What a compaction keeps besides its summary, as text for the model; empty for nothing.
+/// The text for the model that a compaction keeps besides its summary; empty for nothing.
 pub fn kept_text(compaction: &Compaction, branch: &imbl::Vector<Arc<Entry>>) -> String {
     let mut parts = Vec::new();
     let texts = user_texts(compaction, branch);

@@ -39,10 +39,15 @@ impl Compaction {
 
 /// The newest compaction of a branch.
 pub fn compaction(branch: &imbl::Vector<Arc<Entry>>) -> Option<&Compaction> {
-    branch.iter().rev().find_map(|entry| match &entry.body {
+    match &compaction_entry(branch)?.body {
         EntryBody::Compaction(compaction) => Some(&**compaction),
         _ => None,
-    })
+    }
+}
+
+/// Its entry.
+pub fn compaction_entry(branch: &imbl::Vector<Arc<Entry>>) -> Option<&Arc<Entry>> {
+    branch.iter().rev().find(|entry| matches!(entry.body, EntryBody::Compaction(_)))
 }
 
 /// The messages for a model: the newest compaction and the kept messages, each call with a result.
@@ -84,7 +89,7 @@ pub fn messages(branch: &imbl::Vector<Arc<Entry>>) -> Vec<Arc<Message>> {
                     Some(text) => Arc::new(with_text(message, text)),
                     None => message.clone(),
                 };
-                // What no answer follows was written right after it, before the next request.
+                // Updates that no answer precedes were written right after it, before the next request.
                 newest.push(with_updates(message, &mut updates));
             }
         }
@@ -243,10 +248,11 @@ fn after_results(messages: &[Arc<Message>], mut at: usize) -> usize {
 /// The place to cut a conversation that its server found too long, after this many tries that were not enough. Where one
 /// would keep everything, it is that of a later one, which is returned too.
 pub fn cut_too_long(messages: &[Arc<Message>], window: u64, tries: u32) -> Option<(usize, u32)> {
-    let cut = |tries| Some((cut(messages, kept(window, tries))?, tries));
-    let (at, tries) = (tries..COMPACT_TRIES).find_map(cut)?;
     // A summary of a summary gains nothing.
-    messages.get(..at)?.iter().any(|message| !message.id.as_str().is_empty()).then_some((at, tries))
+    let is_real = |message: &Arc<Message>| !message.id.as_str().is_empty();
+    let gains = |at: &usize| messages.get(..*at).is_some_and(|old| old.iter().any(is_real));
+    let cut = |tries| Some((cut(messages, kept(window, tries)).filter(gains)?, tries));
+    (tries..COMPACT_TRIES).find_map(cut)
 }
 
 /// The place to cut if the user requests it: like [`cut`], but if all would be kept, before the user's last
@@ -453,11 +459,11 @@ mod tests {
     }
 
     #[test]
-    fn compacted_conversation_has_users_words_and_files_before_summary() {
+    fn users_words_and_files_precede_the_summary() {
         let mut read = result("1").as_ref().clone();
         read.tool_name = Some("read".into());
         read.details = Some(Value::from(Map::new().with("path", "/p/a.rs")));
-        let entries = vec![
+        let entries = [
             EntryBody::Message(message(Role::User, "the rule")),
             EntryBody::Message(call("1")),
             EntryBody::Message(Arc::new(read)),

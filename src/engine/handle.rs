@@ -22,6 +22,7 @@ use crate::engine::mcp::SessionMcp;
 use crate::engine::parent_session::Parentage;
 use crate::engine::progress::Progress;
 use crate::engine::revision::ConfigRevision;
+use crate::engine::sent_prompt::LastPrompt;
 use crate::engine::snapshot::SessionSnapshot;
 use crate::engine::turn_control::TurnControl;
 use crate::event::{Body, Cause, Event, StagePassed, Subagent};
@@ -74,6 +75,8 @@ pub struct SharedHandle {
     pub(super) tools: Toolbox,
     /// The texts of files that its model has seen.
     pub(super) known: Arc<KnownTexts>,
+    /// The system prompt as it was sent.
+    pub(super) prompt: Arc<LastPrompt>,
     /// Whether a client that answers questions has used it.
     attended: Arc<AtomicBool>,
     /// What it keeps of MCP servers.
@@ -166,6 +169,7 @@ impl Handle {
             follow_now: Notify::new(),
             progress: ArcSwapOption::empty(),
             known: Arc::default(),
+            prompt: Arc::default(),
         }))
     }
 

@@ -31,7 +31,7 @@ struct Job {
 /// A job as a call of the model finds it.
 #[derive(Debug)]
 pub struct JobLook {
-    /// What is known of it.
+    /// Its facts.
     pub facts: Arc<JobFacts>,
     /// Ends it.
     pub stop: CancellationToken,

@@ -5,6 +5,7 @@ pub(super) mod answer;
 pub(super) mod answer_parts;
 pub(super) mod call;
 mod compaction;
+mod environment;
 mod gate;
 mod hooks;
 mod loops;

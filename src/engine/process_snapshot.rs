@@ -450,7 +450,9 @@ impl SessionView for View {
     }
 
     fn system_prompt(&self) -> String {
-        system_prompt::text(&self.prompt_parts())
+        // As it is sent, once there was a request.
+        let sent = self.handle.prompt.get().map(|prompt| prompt.text);
+        sent.unwrap_or_else(|| system_prompt::text(&self.prompt_parts()))
     }
 
     fn project(&self) -> Arc<Project> {

@@ -6,8 +6,10 @@ use crate::context::Project;
 use crate::context::instructions::Instructions;
 use crate::facts::SessionFacts;
 use crate::limits::{PROMPT_INSTRUCTIONS_BYTES, PROMPT_SKILLS_BYTES};
-use crate::message::Mode;
 use crate::query::world::PromptPart;
+
+/// The first words for a model. The first paragraph is for every model, the rest for one with tools.
+const PROMPT: &str = include_str!("prompt/system.md");
 
 fn part(kind: &'static str, text: impl Into<String>) -> PromptPart {
     PromptPart { kind, source: "edn-bridge".to_owned(), text: text.into(), cut: false }
@@ -27,15 +29,9 @@ pub fn parts(
     project: Option<&Project>,
     notes: Option<String>,
 ) -> Vec<PromptPart> {
-    let mut parts = vec![part(
-        "base",
-        format!(
-            "You are a coding assistant. Answer the user's request directly and briefly, \
-             in Markdown, with code in fenced blocks. Say so when you do not know. \
-             The user works in the folder {}.",
-            facts.cwd
-        ),
-    )];
+    let (base, tools) = PROMPT.split_once("\n\n").unwrap_or((PROMPT, ""));
+    let mut parts =
+        vec![part("base", format!("{} The user works in the folder {}.", base.trim_end(), facts.cwd))];
     if let (false, Some(base)) = (roots.is_empty(), parts.first_mut()) {
         let folders: Vec<_> = roots.iter().map(|root| root.to_string_lossy()).collect();
         base.text.push_str(&format!(
@@ -44,7 +40,7 @@ pub fn parts(
         ));
     }
     if let Some(project) = project {
-        parts.push(part("tools", tools(facts)));
+        parts.push(part("tools", tools.trim_end()));
         parts.extend(instructions(facts, &project.instructions));
         parts.extend(skills(project));
     }
@@ -52,27 +48,8 @@ pub fn parts(
     parts
 }
 
-fn tools(facts: &SessionFacts) -> String {
-    let mut text =
-        "You can look at and change the project with tools. Read before you change. Prefer search and \
-        find to shell commands for looking around, edit to write for changing a part of a file. Run the \
-        project's own checks after a change. Calls that do not depend on each other belong in one answer: \
-        they run side by side. A call that the user refused is not to be tried again in another form. \
-        When you are done, say in a few sentences what you did and what you saw."
-            .to_owned();
-    if let Some(branch) = &facts.git_branch {
-        text.push_str(&format!(" The git branch is {branch}."));
-    }
-    text.push_str(match facts.mode {
-        Mode::ReadOnly => " The session is read-only: files cannot be changed, commands not run.",
-        Mode::Yolo => "",
-        Mode::Ask | Mode::AcceptEdits => " The user may be asked before a call runs.",
-    });
-    text
-}
-
 /// The instructions that fit; the nearest files have priority.
-fn instructions(facts: &SessionFacts, all: &[Instructions]) -> Vec<PromptPart> {
+pub fn instructions(facts: &SessionFacts, all: &[Instructions]) -> Vec<PromptPart> {
     // A token is about four bytes, so as many bytes as the window has tokens are a quarter of it.
     let window = usize::try_from(facts.context_window).unwrap_or(usize::MAX);
     let mut left = PROMPT_INSTRUCTIONS_BYTES.min(window);

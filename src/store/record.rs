@@ -431,10 +431,14 @@ words! {
         JobEnded = "job-ended",
         /// The model ended without an answer.
         EmptyAnswer = "empty-answer",
+        /// The date, the branch or the mode is another one.
+        Surroundings = "surroundings",
+        /// A file was touched in a folder with instructions of its own.
+        Instructions = "instructions",
     }
 }
 
-/// What has changed since the model's last request. It is sent once: at the end of the round's last result of a call, or
+/// A change since the model's last request. It is sent once: at the end of the round's last result of a call, or
 /// with the user's next message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Update {
@@ -445,6 +449,13 @@ pub struct Update {
     /// The jobs that it is about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub job_ids: Vec<Arc<str>>,
+}
+
+impl Update {
+    /// An update with nothing but its text.
+    pub fn new(kind: UpdateKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into(), job_ids: Vec::new() }
+    }
 }
 
 /// The summary of a conversation's older part.

@@ -106,7 +106,7 @@ impl Tool for Job {
 
     fn plan(&self, _: Site<'_>, arguments: &Value<'_>) -> Result<Plan, CallError> {
         JobCall::of(arguments)?;
-        // What it may do to a job, the call that started the job was allowed for.
+        // The call that started the job was allowed, and this one does no more.
         Ok(Plan { access: Access::Nothing, diff: None })
     }
 

@@ -74,7 +74,7 @@ fn the_system_prompt_is_made_of_parts_that_can_be_queried() {
     let kinds: Vec<&str> = parts.iter().map(|(kind, _)| kind.as_str()).collect();
     assert_eq!(kinds, ["base", "tools", "instructions", "instructions", "skills", "memory"]);
     for (at, expected) in [
-        (1, "branch is trunk"),
+        (1, "Read before you change."),
         (2, "Be brief."),
         (3, "Use tabs."),
         (4, "- tidy: Tidies up. ("),

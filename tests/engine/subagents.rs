@@ -144,7 +144,7 @@ fn subagent_grant_must_be_strict_subset() {
     let cases = [
         (r#"{:task "x" :tools ["read" "fly"]}"#, "there is no tool \"fly\""),
         (
-            r#"{:task "x" :tools ["read" "write" "edit" "bash" "search" "find" "fetch" "ask-user" "delegate"]}"#,
+            r#"{:task "x" :tools ["read" "write" "edit" "bash" "job" "search" "find" "fetch" "ask-user" "delegate"]}"#,
             "fewer tools than you have",
         ),
         (r#"{:task "" :tools []}"#, "task must be"),

@@ -316,7 +316,7 @@ fn undo_restores_a_file_in_another_encoding() {
     assert!(!failed(&edited), "{edited}");
     let there = || std::fs::read(setup.project().join("a")).unwrap();
     assert_eq!(there(), b"caf\xe9 \xe9t lait\r\n");
-    end_of_turn(&mut bridge);
+    bridge.until(|frame| is_event(frame, "turn/ended"));
     bridge.ask("u", "undo", "{}");
     assert_eq!(there(), b"caf\xe9 au lait\r\n");
 }

@@ -254,7 +254,7 @@ impl Teller {
                 let count = |key| data.get(key).and_then(Value::as_i64).unwrap_or_default();
                 let pause = count("pause-ms").saturating_add(999) / 1000;
                 let why = text("error-message").trim_end_matches('.');
-                // What stands on standard output stays there; the next try begins on a line of its own.
+                // The text on standard output stays there; the next try begins on a line of its own.
                 let is_dropped = data.get("discarded").and_then(Value::as_bool) == Some(true);
                 let dropped = if is_dropped { "; the answer begins anew" } else { "" };
                 self.note(

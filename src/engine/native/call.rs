@@ -159,6 +159,7 @@ fn millis(outcome: &Outcome) -> Option<u64> {
 /// Runs the calls, writes and shows each result in the order of the calls.
 pub async fn run_calls(turn: &Turn, calls: Vec<ToolCall>, unended: Option<Arc<UnendedTurn>>) -> CallsEnd {
     let batch = Batch::new(turn, true, unended);
+    turn.recent_calls().begin_answer();
     // Looked at all at once, so that it is known who has to ask before the first one does.
     let looked_at = calls.into_iter().map(|call| async {
         let call = Arc::new(batch.transformed(call).await);
@@ -263,6 +264,11 @@ fn check_images(outcome: &mut Outcome) {
 /// Writes a result, then shows it.
 pub async fn settle(turn: &Turn, call: Arc<ToolCall>, mut outcome: Outcome) -> Result<(), ApiError> {
     check_images(&mut outcome);
+    if matches!(&*call.name, "read" | "edit" | "write")
+        && let Some(path) = outcome.details.get_keyword("path").and_then(Value::as_str)
+    {
+        turn.touches(path);
+    }
     if turn.recent_calls().note(&call, &outcome) {
         outcome.add_line(loops::HINT);
     }

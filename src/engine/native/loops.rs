@@ -16,11 +16,18 @@ pub const HINT: &str = "[The same call had the same result before, several times
 pub struct RecentCalls {
     /// Their digests, the oldest first.
     digests: VecDeque<String>,
+    /// Those of the answer whose calls run: one answer is one decision, however many equal calls it has.
+    of_answer: Vec<String>,
     /// The call that was made so often that a person decides.
     repeated: Option<ToolCall>,
 }
 
 impl RecentCalls {
+    /// The calls of another answer begin.
+    pub fn begin_answer(&mut self) {
+        self.of_answer.clear();
+    }
+
     /// Notes a call with its result. Returns whether the model gets [`HINT`].
     pub fn note(&mut self, call: &ToolCall, outcome: &Outcome) -> bool {
         // A job goes on by itself.
@@ -32,6 +39,10 @@ impl RecentCalls {
             return false;
         }
         let digest = sha256::hex(format!("{}\0{}\0{}", call.name, call.arguments, outcome.text));
+        if self.of_answer.contains(&digest) {
+            return false;
+        }
+        self.of_answer.push(digest.clone());
         let others = self.digests.iter().filter(|known| **known == digest).count();
         let equal = others.saturating_add(1);
         self.digests.push_back(digest);
@@ -75,12 +86,19 @@ mod tests {
     fn third_equal_call_is_hinted_at_and_sixth_is_asked_about() {
         let mut calls = RecentCalls::default();
         let read = call("read", "a");
-        let hints: Vec<bool> = (0..5).map(|_| calls.note(&read, &Outcome::ok("text"))).collect();
+        let note = |calls: &mut RecentCalls| {
+            calls.begin_answer();
+            let hint = calls.note(&read, &Outcome::ok("text"));
+            // Again in the same answer.
+            assert!(!calls.note(&read, &Outcome::ok("text")));
+            hint
+        };
+        let hints: Vec<bool> = (0..5).map(|_| note(&mut calls)).collect();
         assert_eq!(hints, [false, false, true, false, false]);
         assert!(calls.take_repeated().is_none());
-        calls.note(&read, &Outcome::ok("text"));
+        note(&mut calls);
         assert_eq!(calls.take_repeated().map(|call| call.summary), Some("read a".into()));
-        assert!(calls.take_repeated().is_none() && !calls.note(&read, &Outcome::ok("text")));
+        assert!(calls.take_repeated().is_none() && !note(&mut calls));
     }
 
     #[test]
@@ -88,6 +106,7 @@ mod tests {
         let mut calls = RecentCalls::default();
         let read = call("read", "a");
         for number in 0..30 {
+            calls.begin_answer();
             let one = Outcome::ok(format!("text {}", number % 15));
             assert!(!calls.note(&read, &one), "other results");
             assert!(!calls.note(&call("job", "j"), &Outcome::ok("[nothing new]")), "a job");
@@ -96,6 +115,7 @@ mod tests {
         let edit = FileEdit { path: "/a".into(), old: Some("old".into()), new: "new".into(), bytes: None };
         let changed = Outcome { edit: Some(Arc::new(edit)), ..Outcome::ok("Edited.") };
         for _ in 0..10 {
+            calls.begin_answer();
             assert!(!calls.note(&read, &Outcome::ok("text")));
             assert!(!calls.note(&read, &Outcome::ok("text")));
             calls.note(&call("edit", "a"), &changed);

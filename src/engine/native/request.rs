@@ -1,17 +1,29 @@
 //! Composes the request to a model: conversation, system prompt and tools, and the parts that hooks see and
 //! may change. Sends nothing.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use crate::clock::rfc3339;
+use crate::context;
+use crate::context::instructions::Instructions;
 use crate::engine::conversation;
+use crate::engine::native::environment;
 use crate::engine::native::hooks::text_of;
 use crate::engine::native::turn::Turn;
+use crate::engine::sent_prompt::{self, SentPrompt, Surroundings};
 use crate::engine::system_prompt;
 use crate::engine::withheld;
 use crate::facts::SessionFacts;
-use crate::limits::SUBAGENT_DEPTH;
-use crate::message::Message;
+use crate::git;
+use crate::limits::{NESTED_INSTRUCTIONS, SUBAGENT_DEPTH};
+use crate::message::{Message, Mode};
 use crate::provider::{ModelRequest, Provider, ToolSpec};
+use crate::query::world::PromptPart;
+use crate::session::ApiError;
+use crate::sha256;
+use crate::store::EntryBody;
+use crate::store::record::{Update, UpdateKind};
 use crate::tool;
 use crate::value::{Map, Value};
 
@@ -78,6 +90,14 @@ impl Composer<'_> {
             (None, Some(link)) => link.covers(&tool.name),
             (None, None) => true,
         });
+        // A tool that the mode refuses is not offered. A stricter mode later leaves the list as it was, and refuses.
+        let place = |name: &str| self.0.session.prompt.place(name);
+        let is_free = self.0.execution.is_none() && self.0.session.working_for().is_none();
+        if is_free && self.0.session.snapshot().facts.mode == Mode::ReadOnly {
+            tools.retain(|tool| place(&tool.name).is_some() || !tool::CHANGING.contains(&tool.name.as_str()));
+        }
+        // In the order in which they were offered first: what comes later stands behind.
+        tools.sort_by_key(|tool| place(&tool.name).unwrap_or(usize::MAX));
         let config = self.0.config();
         if let Some(delegate) = tools.iter_mut().find(|tool| tool.name == tool::DELEGATE) {
             offer_agents(delegate, config.agents.agents.iter().map(|agent| &*agent.name));
@@ -120,15 +140,99 @@ impl Composer<'_> {
         counted.max(tokens(&messages).saturating_add(fixed))
     }
 
-    /// The system prompt of the next request.
+    /// The system prompt of the next request: as it was sent first, or since the last compaction.
     fn system(&self, facts: &SessionFacts) -> String {
-        let config = self.0.config();
-        let mut system = system_prompt::text(&self.0.shared.prompt_parts(&self.0.session, &config, facts));
+        let sent = self.0.session.prompt.get().map(|prompt| prompt.text);
+        let mut system = sent.unwrap_or_else(|| system_prompt::text(&self.parts(facts)));
         if let Some(execution) = &self.0.execution {
             system.push_str("\n\n");
             system.push_str(&execution.prompt);
         }
         system
+    }
+
+    fn parts(&self, facts: &SessionFacts) -> Vec<PromptPart> {
+        self.0.shared.prompt_parts(&self.0.session, &self.0.config(), facts)
+    }
+
+    /// Makes the system prompt where there is none yet, or where the user's files are others; and otherwise writes down
+    /// what of the surroundings has changed since the model was told.
+    ///
+    /// # Errors
+    /// If the session has ended, or its journal cannot be written.
+    pub async fn note_surroundings(&self) -> Result<(), ApiError> {
+        let turn = self.0;
+        let snapshot = turn.session.snapshot();
+        let facts = &snapshot.facts;
+        let cwd = facts.cwd.clone();
+        let branch = tokio::task::spawn_blocking(move || git::branch(Path::new(&*cwd))).await;
+        let date = rfc3339(turn.shared.clock.now());
+        let surroundings = Surroundings {
+            date: date.split('T').next().unwrap_or_default().to_owned(),
+            branch: branch.ok().flatten().map(|branch| branch.to_string()),
+            mode: facts.mode.as_str(),
+        };
+        let parts = self.parts(facts);
+        // Notes of the agent, and instructions of servers that come later, wait for the next prompt.
+        let files = parts.iter().filter(|part| !matches!(part.kind, "memory" | "servers"));
+        let files: Vec<&str> = files.map(|part| part.text.as_str()).collect();
+        let digest = sha256::hex(files.join("\n\n"));
+        let compaction = conversation::compaction_entry(&snapshot.branch).map(|entry| entry.id.clone());
+        let has_tools = self.0.model().tools;
+        let tools = if has_tools { self.tool_names() } else { Vec::new() };
+        let is_current = |sent: &SentPrompt| sent.digest == digest && sent.compaction == compaction;
+        let Some(sent) = turn.session.prompt.get().filter(is_current) else {
+            let mut text = system_prompt::text(&parts);
+            if has_tools {
+                text.push_str("\n\n");
+                text.push_str(&environment::block(turn, &surroundings).await);
+            }
+            let instructions = Vec::new();
+            turn.session.prompt.set(SentPrompt {
+                text,
+                digest,
+                compaction,
+                surroundings,
+                tools,
+                instructions,
+            });
+            return self.note_instructions(facts).await;
+        };
+        if let Some(news) = sent_prompt::news(&sent.surroundings, &surroundings) {
+            let update = Update::new(UpdateKind::Surroundings, news);
+            turn.write(vec![EntryBody::Update(Box::new(update))]).await?;
+        }
+        let mut known = sent.tools.clone();
+        known.extend(tools.into_iter().filter(|tool| !sent.tools.contains(tool)));
+        turn.session.prompt.set(SentPrompt { surroundings, tools: known, ..sent });
+        self.note_instructions(facts).await
+    }
+
+    /// Writes down the instructions of folders in which calls have touched a file, once each.
+    async fn note_instructions(&self, facts: &SessionFacts) -> Result<(), ApiError> {
+        let (turn, touched) = (self.0, self.0.take_touched());
+        let Some(mut sent) = turn.session.prompt.get().filter(|_| !touched.is_empty()) else { return Ok(()) };
+        let places = turn.shared.configuration.places(&facts.cwd);
+        let look = move || -> Vec<Instructions> {
+            touched.iter().flat_map(|file| context::nested_instructions(&places, file)).collect()
+        };
+        let mut found = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        found.retain(|one| {
+            let is_new =
+                !sent.instructions.contains(&one.path) && sent.instructions.len() < NESTED_INSTRUCTIONS;
+            if is_new {
+                sent.instructions.push(one.path.clone());
+            }
+            is_new
+        });
+        if found.is_empty() {
+            return Ok(());
+        }
+        let texts = system_prompt::instructions(facts, &found).into_iter().map(|part| part.text);
+        let text = texts.collect::<Vec<_>>().join("\n");
+        turn.session.prompt.set(sent);
+        let update = Update::new(UpdateKind::Instructions, format!("For files below its folder:\n{text}"));
+        turn.write(vec![EntryBody::Update(Box::new(update))]).await.map(drop)
     }
 }
 

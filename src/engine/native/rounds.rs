@@ -132,6 +132,10 @@ impl Rounds<'_> {
         if let Err(denied) = Boundaries(self.0).enter(Stage::ComposeRequest, composing).await {
             return Next::End(self.finish(self.blocked(&denied)).await);
         }
+        // News belong to the round that has ended, before the messages that the user sent meanwhile.
+        if let Err(error) = Composer(self.0).note_surroundings().await {
+            return Next::End(self.finish(ModelAnswer::failed(error.message)).await);
+        }
         if let Err(error) = self.deliver_steering().await {
             return Next::End(self.finish(ModelAnswer::failed(error.message)).await);
         }
@@ -140,6 +144,10 @@ impl Rounds<'_> {
             && !std::mem::replace(&mut state.compacted, true)
         {
             self.make_room(state).await;
+            // A compaction ends the prompt before it.
+            if let Err(error) = Composer(self.0).note_surroundings().await {
+                return Next::End(self.finish(ModelAnswer::failed(error.message)).await);
+            }
         }
         let (provider, mut request) = match Composer(self.0).request() {
             Ok(ready) => ready,
@@ -268,12 +276,8 @@ impl Rounds<'_> {
 
     /// Asks once more, after an answer without text or calls.
     async fn nudge(&self, answer: ModelAnswer) -> Next {
-        let update = Update {
-            kind: UpdateKind::EmptyAnswer,
-            text: "You ended without an answer. Go on with the task, or say what you did and found."
-                .to_owned(),
-            job_ids: Vec::new(),
-        };
+        let text = "You ended without an answer. Continue the task, or say what you did and found.";
+        let update = Update::new(UpdateKind::EmptyAnswer, text);
         let asked = match self.say(answer).await {
             Ok(()) => self.0.write(vec![EntryBody::Update(Box::new(update))]).await.map(drop),
             Err(error) => Err(error),

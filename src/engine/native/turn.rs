@@ -1,6 +1,7 @@
 //! A turn of the native agent: what all its parts need, and its outputs. Does not know the parts.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -53,6 +54,8 @@ pub struct Turn {
     repairs: Mutex<HashMap<Arc<str>, String>>,
     /// Its last calls.
     recent: Mutex<RecentCalls>,
+    /// The files that its calls have touched since the last request.
+    touched: Mutex<Vec<PathBuf>>,
 }
 
 impl Turn {
@@ -82,6 +85,7 @@ impl Turn {
             answerer,
             repairs: Mutex::default(),
             recent: Mutex::default(),
+            touched: Mutex::default(),
         }
     }
 
@@ -98,6 +102,16 @@ impl Turn {
     /// Forgets the repairs of an answer that is dropped.
     pub fn forget_repairs(&self) {
         self.repairs.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Notes that a call has touched a file.
+    pub fn touches(&self, path: &str) {
+        self.touched.lock().unwrap_or_else(PoisonError::into_inner).push(PathBuf::from(path));
+    }
+
+    /// Takes the files that calls have touched since the last request.
+    pub fn take_touched(&self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.touched.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Its last calls.

@@ -296,6 +296,105 @@ fn repeated_call_is_hinted_at_and_a_person_decides() {
     assert_eq!(server.all_asked().len(), 12);
 }
 
+/// The system prompt of a request.
+fn system(asked: &Asked) -> String {
+    text(&asked.json()["messages"][0])
+}
+
+fn offered(asked: &Asked) -> Vec<String> {
+    let tools = asked.json()["tools"].as_array().unwrap().clone();
+    tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_was_sent_stays_while_surroundings_change() {
+    let server = Server::of(|_| says("Done."));
+    let setup = bridge(&server, "openai", "");
+    let git = |arguments: &[&str]| {
+        let mut command = std::process::Command::new("git");
+        command.args(["-c", "user.name=t", "-c", "user.email=t@example.org"]);
+        let done = command.args(arguments).current_dir(setup.project()).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    std::fs::write(setup.project().join("a.txt"), "a").unwrap();
+    git(&["init", "-q", "-b", "main"]);
+    git(&["add", "."]);
+    git(&["commit", "-q", "-m", "The first subject"]);
+    std::fs::write(setup.project().join("new.txt"), "b").unwrap();
+    // Nothing of the repository's configuration runs.
+    let ran = setup.project().join(".git/ran");
+    std::fs::write(setup.project().join(".gitattributes"), "* filter=x\n").unwrap();
+    std::fs::write(setup.project().join("a.txt"), "other").unwrap();
+    for key in ["core.fsmonitor", "filter.x.clean", "core.pager", "gpg.program"] {
+        git(&["config", key, &format!("touch {}; cat", ran.display())]);
+    }
+    let mut bridge = setup.ready();
+    bridge.ask("m", "set_mode", "{:mode \"read-only\"}");
+    prompt(&mut bridge, "one");
+    let first = server.asked();
+    let told = system(&first);
+    for part in [
+        "<environment>\nDate: 20",
+        "Git branch: main\n",
+        "  The first subject\n",
+        "  new new.txt\n",
+        "  changed a.txt\n",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!ran.exists(), "git ran what the repository wants");
+    let names = offered(&first);
+    assert!(names.contains(&"read".to_owned()), "{names:?}");
+    assert!(
+        !["write", "edit", "bash", "job"].iter().any(|name| names.contains(&(*name).to_owned())),
+        "{names:?}"
+    );
+    git(&["checkout", "-q", "-b", "next"]);
+    bridge.ask("n", "set_mode", "{:mode \"yolo\"}");
+    prompt(&mut bridge, "two");
+    let second = server.asked();
+    assert_eq!(system(&second), told);
+    let update = "<context-update>\nThe git branch is next.\nThe permission mode is yolo: calls run without a question.\n\
+                  </context-update>";
+    assert!(last_text(&second).contains(update), "{}", last_text(&second));
+    // The new tools stand behind the others, and a stricter mode takes none away.
+    assert_eq!(offered(&second)[..names.len()], names);
+    assert!(offered(&second).contains(&"bash".to_owned()));
+    bridge.ask("o", "set_mode", "{:mode \"read-only\"}");
+    prompt(&mut bridge, "three");
+    let third = server.asked();
+    assert_eq!(offered(&third), offered(&second));
+    let (before, after) = (messages(&second), messages(&third));
+    assert_eq!(before, after[..before.len()]);
+    assert_eq!(third.body.matches("The git branch is next.").count(), 1);
+}
+
+#[test]
+fn instructions_below_are_told_when_a_file_there_is_touched() {
+    let server = Server::of(|asked| match messages(asked).len() {
+        1 => calls("a", "read", r#"{"path":"top.txt"}"#, "tool_calls"),
+        3 => calls("b", "read", r#"{"path":"deep/er/a.txt"}"#, "tool_calls"),
+        5 => calls("c", "read", r#"{"path":"deep/er/b.txt"}"#, "tool_calls"),
+        _ => says("Done."),
+    });
+    let setup = bridge(&server, "openai", "");
+    let project = setup.project();
+    std::fs::create_dir_all(project.join("deep/er")).unwrap();
+    std::fs::write(setup.dir.path().join("secret"), "of nobody").unwrap();
+    std::os::unix::fs::symlink(setup.dir.path().join("secret"), project.join("deep/er/AGENTS.md")).unwrap();
+    std::fs::write(project.join("deep/AGENTS.md"), "Use tabs here.").unwrap();
+    for file in ["top.txt", "deep/er/a.txt", "deep/er/b.txt"] {
+        std::fs::write(project.join(file), "text").unwrap();
+    }
+    let mut bridge = setup.ready();
+    prompt(&mut bridge, "go");
+    let asked = server.all_asked();
+    let told: Vec<bool> = asked.iter().map(|asked| last_text(asked).contains("Use tabs here.")).collect();
+    assert_eq!(told, [false, false, true, false]);
+    // A link out of a project that nobody trusts is not followed.
+    assert!(!asked.iter().any(|asked| asked.body.contains("of nobody")));
+}
+
 /// A server whose model reads a file again and again, and whose summaries say what is next. It counts no tokens.
 fn reads_on(rounds: usize, summaries: &'static Mutex<Vec<String>>) -> Server {
     let done = Mutex::new(0usize);

@@ -9,7 +9,8 @@ use crate::engine::change::Change;
 use crate::engine::jobs::{JobLook, job_state};
 use crate::engine::native::turn::Turn;
 use crate::facts::JobStatus;
-use crate::limits::{JOB_LINE_BYTES, JOB_STOP_WAIT, TOOL_RESULT_BYTES};
+use crate::limits::{JOB_LINE_BYTES, JOB_MATCH_STEPS, JOB_STOP_WAIT, TOOL_RESULT_BYTES};
+use crate::meter::Meter;
 use crate::session::{ApiError, Reply};
 use crate::tool::job::{JobCall, JobWait};
 use crate::tool::output::Outputs;
@@ -96,11 +97,16 @@ async fn wait(turn: &Turn, id: &str, wait: JobWait, outputs: &Outputs) -> Result
     let mut job = look(turn, id).await?;
     let deadline = Instant::now().checked_add(wait.patience).unwrap_or_else(Instant::now);
     let (mut read_until, mut line) = (job.seen, String::new());
+    let mut meter = Meter::new(JOB_MATCH_STEPS, usize::MAX).stopped_by(&turn.stop);
     let ended = loop {
         if let Some(pattern) = &wait.pattern {
             let (new, until) = growth(outputs, &job.output, read_until).await;
             read_until = until;
             line.push_str(&new);
+            // A step is a byte, since the search is linear.
+            if meter.spend(line.len(), 0).is_err() {
+                break "there is too much output to look for a line; ".to_owned();
+            }
             if line.lines().any(|line| pattern.is_match(line)) {
                 break "a line matches; ".to_owned();
             }
