@@ -472,7 +472,7 @@ mod tests {
             lines in prop::collection::vec(("[ab “é]{0,4}", any::<bool>()), 1..8),
             ends in 0usize..3,
             (from, count) in (0usize..8, 1usize..4),
-            new in prop::collection::vec("[xy ”]{1,3}", 4),
+            new in prop::collection::vec("[xy][xy ”]{0,2}", 4),
         ) {
             let end = |is_crlf: bool| if ends == 0 || (ends == 2 && is_crlf) { "\r\n" } else { "\n" };
             let numbered: Vec<(String, &str)> =

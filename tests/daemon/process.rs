@@ -293,16 +293,20 @@ fn editor_of_another_version_is_told_both_and_what_to_do() {
     assert!(other.contains("another home") && other.contains(":by-itself true"), "{other}");
 }
 
-/// Answers the first line to the daemon's socket, in place of a daemon of another version, of which there is none yet.
+/// Holds the daemon's lock and answers the first line to its socket, in place of a daemon of another version, of which there
+/// is none yet.
 fn stand_in(daemon: &Daemon, answer: &'static str) -> JoinHandle<()> {
     let run = daemon.setup.state().join("run");
     std::fs::create_dir_all(&run).unwrap();
+    let lock = std::fs::File::create(daemon.setup.state().join("daemon.lock")).unwrap();
+    lock.lock().unwrap();
     let path = run.join("daemon.sock");
     let listener = UnixListener::bind(&path).unwrap();
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         BufReader::new(&stream).read_line(&mut String::new()).unwrap();
         std::fs::remove_file(path).unwrap();
+        drop(lock);
         stream.write_all(answer.as_bytes()).unwrap();
     })
 }

@@ -374,7 +374,7 @@ fn model_that_never_fits_the_schema_is_not_asked_on() {
     let output = run(&setup, &["--schema", schema, "--output", "json", "how many?"], None);
     assert_eq!(output.status.code(), Some(6), "{output:?}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(json["tool-calls"].as_array().unwrap().len(), 10, "{json}");
+    assert_eq!(json["tool-calls"].as_array().unwrap().len(), 4, "{json}");
 }
 
 #[test]
@@ -654,7 +654,7 @@ fn answer_is_saved_to_a_file_that_can_be_written() {
 }
 
 #[test]
-fn system_option_ends_the_system_prompt() {
+fn system_option_stands_in_the_system_prompt() {
     let answer = support::server::Answer::events(include_bytes!("../providers/openai.sse").to_vec());
     let server = support::server::Server::of(move |_| answer.clone());
     let setup = Setup::new();
@@ -668,7 +668,7 @@ fn system_option_ends_the_system_prompt() {
         run(&setup, &["--max-turns", "1", "--system", given, "hi"], None);
         let asked = server.asked().json();
         let system = asked["messages"][0]["content"].as_str().unwrap().to_owned();
-        assert!(system.ends_with("\n\nAnswer in Latin."), "{system}");
+        assert!(system.contains("\n\nAnswer in Latin.\n"), "{system}");
     }
 }
 

@@ -11,7 +11,7 @@ use super::verdict::{self, PromptError, RefusedCall, Verdict};
 use crate::cli::failure::{FAILED, LIMIT, REFUSED_CALLS};
 
 /// Answers that do not fit the schema, before the turn is ended: a model that cannot do it would be asked, and paid, on.
-const MISFITS: u32 = 10;
+const MISFITS: u32 = 4;
 
 /// A call that has not begun after so long may wait for an answer, in a session that another client has open too.
 const ANSWERS_ELSEWHERE: Duration = Duration::from_secs(1);

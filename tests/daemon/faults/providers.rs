@@ -25,11 +25,12 @@ fn dying_provider_ends_turn_and_keeps_partial_answer() {
 
 #[test]
 fn endless_answer_is_cut_at_bound_or_by_abort() {
-    // The second says so little at a time that only an abort ends it soon.
+    // So much is summarised before the next turn, whose answer says so little at a time that only an abort ends it soon.
     let fast = "{:deltas 100000000 :of \"0123456789012345678901234567890123456789\"}";
     let slow = "{:delta \"x\"} {:sleep-ms 20} ".repeat(1000) + "{:sleep-ms 3600000}";
-    let script =
-        format!("{{:turns [{{:steps [{fast}]}} {{:steps [{slow}]}} {{:steps [{{:delta \"next\"}}]}}]}}");
+    let script = format!(
+        "{{:turns [{{:steps [{fast}]}} {{:steps [{{:delta \"summary\"}}]}} {{:steps [{slow}]}} {{:steps [{{:delta \"next\"}}]}}]}}"
+    );
     let setup = Setup::new().script(&script);
     let mut bridge = setup.serve();
     bridge.handshake();

@@ -98,12 +98,12 @@ fn image_from_read_reaches_the_model() {
         Answer::events(words("openai", "A picture.")),
     ]);
     let setup = bridge(&server, "openai", "");
-    let picture = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+    let picture = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01";
     std::fs::write(setup.project().join("a.png"), picture).unwrap();
     let mut bridge = setup.ready();
     bridge.request("p", "prompt", "{:message \"Look at it.\"}");
     let result = bridge.event("tool/result");
-    assert_eq!(data(&result, "result-text"), "An image, image/png, 16 bytes.", "{result}");
+    assert_eq!(data(&result, "result-text"), "An image, image/png, 24 bytes.", "{result}");
     assert_eq!(data(&end_of_turn(&mut bridge), "text"), "A picture.");
     server.asked();
     use base64::Engine as _;
