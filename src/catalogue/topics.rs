@@ -204,7 +204,7 @@ topics! {
         ["session-id" "path-line" "stats-line"]
         ["status-line" "usage-parts" "model-text" "session-activity-line" "session-activity-buckets"]
         "The footer's content changed.";
-    CommandResult "command-result" Lossless false ["type"] ["message" "data" "turn-id"]
+    CommandResult "command-result" Lossless false ["type"] ["message" "data"]
         "A slash command ended; this is its outcome. `:turn-id` is that of the workflow's run that it began, whose \
          `turn/ended` follows.";
     InteractionRequested "interaction/requested" Lossless true

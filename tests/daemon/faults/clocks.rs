@@ -88,7 +88,7 @@ fn conversation_keeps_order_when_clock_jumps() {
     guest.ask("sw", "switch_session", &format!("{{:session-id {session:?}}}"));
     say(&mut bridge, "for both");
     let heard = guest.until(|frame| is_event(frame, "assistant/message"));
-    assert_eq!(data(&heard, "text"), "for both");
+    assert_eq!(said(data(&heard, "text")), "for both");
     let forked = bridge.ask("fork", "fork", &format!("{{:entry-id {:?}}}", places[20]));
     assert_eq!(kind(&forked), "response", "{forked}");
     assert_eq!(texts(&mut bridge, "{}"), all[..41]);

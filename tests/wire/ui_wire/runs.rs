@@ -174,7 +174,7 @@ fn compaction_is_a_run_and_leaves_the_session_free() {
     assert_eq!(outline(&lines), expected);
     assert_eq!(lines[2]["params"]["event"]["compacted"], false);
     for _ in 0..3 {
-        peer.run_to_end(&"long words ".repeat(10_000));
+        peer.run_to_end(&"long words ".repeat(2_500));
     }
     let id = run(&mut peer, &start);
     let lines = peer.rest(&id);
