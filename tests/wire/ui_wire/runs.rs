@@ -174,7 +174,7 @@ fn compaction_is_a_run_and_leaves_the_session_free() {
     assert_eq!(outline(&lines), expected);
     assert_eq!(lines[2]["params"]["event"]["compacted"], false);
     for _ in 0..3 {
-        peer.run_to_end(&"long words ".repeat(2_500));
+        peer.run_to_end(&"long words ".repeat(20_000));
     }
     let id = run(&mut peer, &start);
     let lines = peer.rest(&id);
@@ -191,7 +191,7 @@ fn cancelled_compaction_command_is_cancelled() {
                              {:steps [{:sleep-ms 600000}]}]}"#;
     let mut peer = Peer::ready(&yolo(script), CAN);
     for _ in 0..3 {
-        peer.run_to_end(&"long words ".repeat(20_000));
+        peer.run_to_end(&"long words ".repeat(10_000));
     }
     let run = peer.run("/compact");
     peer.until(|line| line["params"]["event"]["type"] == "compaction_start");
