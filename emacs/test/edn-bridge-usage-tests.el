@@ -42,7 +42,7 @@
                          `(("d" . ,day)
                            ("P" . ,(directory-file-name
                                     (file-truename default-directory)))
-                           ("m" . "(the usual one)")))
+                           ("m" . "scripted scripted")))
             (call-interactively (key-binding key))
             (let ((text (edn-bridge-usage-tests-buffer)))
               (should (string-match-p

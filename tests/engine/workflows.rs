@@ -3,7 +3,7 @@
 use crate::support;
 
 use edn_bridge::value::Owned;
-use support::{Bridge, Setup, accept, at, code, data, is_event};
+use support::{Bridge, Setup, accept, at, code, data, is_event, text};
 
 /// A bridge whose user has this workflow, named `w`.
 fn with(script: &str, workflow: &str) -> Setup {
@@ -205,6 +205,7 @@ fn group_and_its_join_keep_the_configuration_of_their_start() {
     )
     .unwrap();
     bridge.ask("r", "command", "{:text \"/reload\"}");
+    bridge.until(|frame| is_event(frame, "command-result") && text(frame, "id") == "r");
     accept(&mut bridge, &question, ":value {:ok true}");
     let ended = end(&mut bridge);
     assert!(ended.contains("failed") && ended.contains("new rules"), "{ended}");
