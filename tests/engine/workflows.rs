@@ -2,8 +2,10 @@
 
 use crate::support;
 
-use edn_bridge::value::Owned;
-use support::{Bridge, Setup, accept, at, code, data, is_event, text};
+use std::time::{Duration, Instant};
+
+use edn_bridge::value::{Owned, Value};
+use support::{Bridge, Setup, accept, at, code, data, is_event};
 
 /// A bridge whose user has this workflow, named `w`.
 fn with(script: &str, workflow: &str) -> Setup {
@@ -205,7 +207,15 @@ fn group_and_its_join_keep_the_configuration_of_their_start() {
     )
     .unwrap();
     bridge.ask("r", "command", "{:text \"/reload\"}");
-    bridge.until(|frame| is_event(frame, "command-result") && text(frame, "id") == "r");
+    // The new one is there, and this run has not switched to it: the command's result comes when it has.
+    let revision = |bridge: &mut Bridge| {
+        let answer = bridge.ask("q", "query_eql", "{:query \"[:psi.config/revision]\"}");
+        at(&answer, &["data", "result", "psi.config/revision"]).and_then(Value::as_i64)
+    };
+    let begun = Instant::now();
+    while revision(&mut bridge) != Some(2) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the configuration was not read again");
+    }
     accept(&mut bridge, &question, ":value {:ok true}");
     let ended = end(&mut bridge);
     assert!(ended.contains("failed") && ended.contains("new rules"), "{ended}");
