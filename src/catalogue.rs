@@ -7,21 +7,21 @@
 //! `spec/*.allium` specifies the same tables formally, and a test compares the two. Sources: the RPC EDN op-mapping
 //! contract and the tables that complete it.
 
-mod check;
-mod command;
 mod errors;
 mod ops;
 mod param;
+mod param_check;
 mod reference;
+mod slash_commands;
 mod topics;
 
-pub use check::{InvalidParam, excerpt, thinking_level};
-pub use command::{COMMANDS, CommandSpec, REALM_COMMANDS};
 pub use errors::{ERROR_CODES, ErrorCode, ErrorSpec};
 pub(crate) use ops::each_op;
 pub use ops::{OP_NAMES, OPS, Op, OpSpec, SessionAccess};
 pub use param::{Param, Shape};
+pub use param_check::{InvalidParam, excerpt, thinking_level};
 pub use reference::{contract_tables, emacs_constants, reference_page};
+pub use slash_commands::{COMMANDS, CommandSpec, REALM_COMMANDS};
 pub use topics::{SCOPE_KEYS, TOPICS, Topic, TopicSpec};
 
 /// The version of the protocol that this server speaks: major, minor.

@@ -2,17 +2,16 @@
 //! the library's.
 
 mod acp;
-mod bridge_connection;
 mod canonical;
 mod chat;
-mod chosen_model;
 mod completion;
 mod config_command;
 mod control;
 mod daemon;
+mod default_model;
 mod doctor;
+mod engine_client;
 mod ephemeral;
-mod executor;
 mod failure;
 mod input;
 mod lock;
@@ -28,6 +27,7 @@ mod prompt;
 mod realm;
 mod repl;
 mod rule_options;
+mod runtime;
 mod schema;
 mod serve;
 mod served;

@@ -8,12 +8,12 @@
 
 pub mod delimiters;
 pub mod editor;
-mod file;
 mod front_matter;
 pub mod instructions;
 pub mod reference;
 pub mod skill;
 mod skip_reason;
+mod source_folder;
 pub mod template;
 
 use std::collections::{BTreeMap, HashMap};
@@ -23,11 +23,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::limits::CONTEXT_PROJECTS;
 use crate::tool::path::within;
 
-pub use file::{Author, Problem};
+pub use source_folder::{Author, Problem};
 
-use file::Folder;
 use instructions::Instructions;
 use skill::Skill;
+use source_folder::Folder;
 use template::Template;
 
 /// The places to search.

@@ -17,6 +17,7 @@ mod error;
 mod facts;
 mod failure;
 mod handler;
+mod http_client;
 mod lists;
 mod names;
 mod oauth;
@@ -33,7 +34,6 @@ mod settings;
 mod slot;
 mod template;
 mod tool;
-mod web;
 
 pub use elicit::{
     Answerer, Answering, Ask, Choice, Declines, ElicitReply, Field, FieldKind, Format, Question,

@@ -17,11 +17,11 @@ mod index;
 mod journal;
 mod journal_file;
 mod journals;
+mod keyed_requests;
 mod listing;
 mod locations;
 mod reading;
 pub mod record;
-mod requests;
 mod verify;
 
 use std::borrow::Cow;
@@ -387,7 +387,7 @@ impl Journals for Store {
     fn read_requests(&self, session: &SessionId, visit: &mut dyn FnMut(Entry)) -> Result<Header, StoreError> {
         let path = self.look_up(session)?;
         let path = path.ok_or_else(|| StoreError::NoSession { session: session.clone() })?;
-        requests::read(&path, visit)
+        keyed_requests::scan(&path, visit)
     }
 
     fn holder(&self, session: &SessionId) -> Option<String> {

@@ -39,7 +39,7 @@ mod placeholder;
 pub mod process;
 mod proposal;
 mod read;
-mod redirects;
+mod redirect_policy;
 mod search;
 pub mod shell;
 mod text_file;
@@ -57,7 +57,7 @@ pub use open_files::NoneOpen;
 pub use open_files::{EditorChange, MadeInEditor, OpenFiles, Site};
 pub use proposal::{Proposal, Revision};
 pub use read::read_file;
-pub use redirects::Redirects;
+pub use redirect_policy::RedirectPolicy;
 
 use output::{KeptOutput, Outputs};
 use permission::Access;
@@ -129,7 +129,7 @@ pub struct Context {
     /// The files that clients have open.
     pub open: Arc<dyn OpenFiles>,
     /// What a call that fetches an address may reach beyond it.
-    pub redirects: Option<Arc<Redirects>>,
+    pub redirects: Option<Arc<RedirectPolicy>>,
 }
 
 /// Makes an event and passes it on.

@@ -1,8 +1,8 @@
 //! The ops. Data only: does not know who serves an op.
 
-use crate::catalogue::check::{self, InvalidParam};
 use crate::catalogue::errors::ErrorCode;
 use crate::catalogue::param::{Param, Shape};
+use crate::catalogue::param_check::{self, InvalidParam};
 use crate::message::Mode;
 use crate::value::Value;
 
@@ -47,7 +47,7 @@ impl OpSpec {
     /// [`InvalidParam`] names the first key that is missing or whose value has the wrong shape. Unknown keys are
     /// accepted, because a newer client may send more.
     pub fn check(&self, params: &Value<'_>) -> Result<(), InvalidParam> {
-        check::params(self.params, self.session, params)
+        param_check::params(self.params, self.session, params)
     }
 }
 

@@ -14,7 +14,7 @@ use edn_bridge::client::turn::{Accepted, Outcome};
 use edn_bridge::repl::message_line::{MessageLine, Word};
 use edn_bridge::value::{Map, Owned, Value};
 
-use super::chosen_model::ChosenModel;
+use super::default_model::DefaultModel;
 use super::failure::{Exit, Failure, USAGE};
 use super::options::Options;
 use super::prompt::console::{Console, ConsoleEvent, SignalKind};
@@ -54,7 +54,7 @@ pub(super) fn run(options: &Options, arguments: &ChatArguments) -> Exit {
     let mut opening = None;
     if resumed.is_none() {
         check_provider(&settings)?;
-        opening = ChosenModel::find(&settings).opening();
+        opening = DefaultModel::find(&settings).opening();
     }
     let history = settings.state_dir.join("chat-history");
     let folder = settings.cwd.clone();

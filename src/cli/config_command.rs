@@ -22,7 +22,7 @@ use edn_bridge::tool::permission::Rule;
 use edn_bridge::value::{Map, Value};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::chosen_model::ChosenModel;
+use super::default_model::DefaultModel;
 use super::failure::{Exit, FAILED, Failure, USAGE};
 use super::options::Options;
 use super::out;
@@ -148,7 +148,7 @@ fn check(options: &Options) -> Exit {
 pub(super) type Setting = (&'static str, Value<'static>, String);
 
 /// The settings that options can give, too.
-pub(super) fn values(options: &Options, settings: &Settings, chosen: &ChosenModel) -> Vec<Setting> {
+pub(super) fn values(options: &Options, settings: &Settings, chosen: &DefaultModel) -> Vec<Setting> {
     let path = |path: &Path| Value::from(path.to_string_lossy().into_owned());
     let optional = |file: &Option<PathBuf>| Value::from(file.as_deref().map(path));
     let of_choice = |part: fn(&ModelChoice) -> &Arc<str>| {
@@ -180,7 +180,7 @@ fn show(options: &Options, as_json: bool) -> Exit {
     let settings = options.settings()?;
     let layers = settings.files.read()?;
     let mut rows: Vec<(String, Value<'static>, String)> =
-        values(options, &settings, &ChosenModel::find(&settings))
+        values(options, &settings, &DefaultModel::find(&settings))
             .into_iter()
             .map(|(key, value, from)| (key.to_owned(), value, from))
             .collect();

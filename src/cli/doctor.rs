@@ -27,8 +27,8 @@ use edn_bridge::store::{Durability, FORMAT, Header, Store, weak_locks};
 use edn_bridge::value::{Map, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 
-use super::chosen_model::ChosenModel;
 use super::config_command::{Mistake, Setting, mistakes, values};
+use super::default_model::DefaultModel;
 use super::failure::{Exit, FAILED};
 use super::options::Options;
 use super::style::{Meaning, Painter};
@@ -100,7 +100,7 @@ pub(super) fn run(options: &Options, as_edn: bool) -> Exit {
     let mut in_force = Vec::new();
     match options.settings_that_can_be() {
         Ok((settings, layers, wrong)) => {
-            let chosen = ChosenModel::find(&settings);
+            let chosen = DefaultModel::find(&settings);
             in_force = values(options, &settings, &chosen);
             let is_read = wrong.is_empty();
             for error in wrong {
@@ -386,7 +386,7 @@ fn fault(path: &Path) -> Option<String> {
 }
 
 /// The model of new sessions, and the embedded one: nothing else is needed for a turn with that.
-fn models(found: &mut Findings, settings: &Settings, chosen: &ChosenModel, is_read: bool) {
+fn models(found: &mut Findings, settings: &Settings, chosen: &DefaultModel, is_read: bool) {
     if !is_read && settings.provider.is_none() {
         return found.note(
             "model",
@@ -438,7 +438,7 @@ fn models(found: &mut Findings, settings: &Settings, chosen: &ChosenModel, is_re
 }
 
 /// The servers of models, and what a turn of a new session would need of the one that it asks.
-fn servers(found: &mut Findings, settings: &Settings, chosen: &ChosenModel) {
+fn servers(found: &mut Findings, settings: &Settings, chosen: &DefaultModel) {
     let providers = &chosen.providers;
     let is_server = |choice: &&ModelChoice| {
         settings.script.is_none() && ![scripted::NAME, embedded::NAME].contains(&&*choice.provider)

@@ -12,7 +12,7 @@ use edn_bridge::secret::Secret;
 use edn_bridge::value::{Map, Owned, Value};
 use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
 
-use super::bridge_connection::hello;
+use super::engine_client::hello;
 use super::failure::{Exit, FAILED, Failure};
 use super::options::Options;
 use super::out;

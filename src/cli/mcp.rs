@@ -16,7 +16,7 @@ use edn_bridge::visible;
 
 mod serve;
 
-use super::bridge_connection::hello;
+use super::engine_client::hello;
 use super::failure::{Exit, FAILED, Failure};
 use super::options::Options;
 use super::out;

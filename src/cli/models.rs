@@ -11,7 +11,7 @@ use edn_bridge::provider::fetch::{self, FetchProgress};
 use edn_bridge::provider::scripted;
 use edn_bridge::value::Value;
 
-use super::chosen_model::ChosenModel;
+use super::default_model::DefaultModel;
 use super::failure::Exit;
 use super::options::Options;
 use super::out;
@@ -59,7 +59,7 @@ fn obstacle(providers: &Providers, provider: &str, file: Option<&FileState>) -> 
 
 fn list(options: &Options, only_ready: bool, as_json: bool) -> Exit {
     let settings = options.settings()?;
-    let chosen = ChosenModel::find(&settings);
+    let chosen = DefaultModel::find(&settings);
     for problem in &chosen.problems {
         tracing::warn!("the configuration's :models: {problem}");
     }

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use edn_bridge::tool::permission::Rule;
 use edn_bridge::value::{Map, Value};
 
-use super::bridge_connection::BridgeConnection;
+use super::engine_client::EngineClient;
 use super::failure::Exit;
 use super::options::Options;
 use super::style::Meaning;
@@ -40,8 +40,7 @@ pub(super) fn rules(options: &Options, command: Option<RulesCommand>, as_json: b
         }
         Some(remove) => remove,
     };
-    let attached =
-        BridgeConnection::new("edn-bridge rules", options.settings()?, options.durability(), None)?;
+    let attached = EngineClient::new("edn-bridge rules", options.settings()?, options.durability(), None)?;
     let done = (|| {
         let listed = attached.client.ask("list_rules", Value::from(Map::new()))?;
         let rules = listed.get("rules").and_then(Value::as_slice).unwrap_or_default();
@@ -94,7 +93,7 @@ fn shown(listed: &Value<'_>) -> String {
     short.unwrap_or_else(|| text(listed, "text").to_owned())
 }
 
-fn remove(attached: &BridgeConnection, rules: &[Value<'_>], wanted: &str) -> Exit {
+fn remove(attached: &EngineClient, rules: &[Value<'_>], wanted: &str) -> Exit {
     let begins = |rule: &&Value<'_>| !wanted.is_empty() && text(rule, "rule-id").starts_with(wanted);
     let fitting: Vec<_> = rules.iter().filter(begins).collect();
     let id = match fitting.as_slice() {
@@ -115,8 +114,7 @@ fn remove(attached: &BridgeConnection, rules: &[Value<'_>], wanted: &str) -> Exi
 
 /// Lists what was decided, newest first.
 pub(super) fn audit(options: &Options, limit: usize, as_json: bool) -> Exit {
-    let attached =
-        BridgeConnection::new("edn-bridge audit", options.settings()?, options.durability(), None)?;
+    let attached = EngineClient::new("edn-bridge audit", options.settings()?, options.durability(), None)?;
     let mut records: Vec<Value<'static>> = Vec::new();
     let mut before: Option<i64> = None;
     let read = loop {

@@ -11,7 +11,7 @@ use edn_bridge::repl::terminal::{self, Screen};
 use edn_bridge::repl::{Aside, Outcome, Repl, explaining};
 use edn_bridge::value::{Map, Value};
 
-use super::bridge_connection::BridgeConnection;
+use super::engine_client::EngineClient;
 use super::failure::{Exit, FAILED, Failure};
 use super::options::Options;
 use super::style::Painter;
@@ -42,8 +42,7 @@ fn is_whole(session: &str) -> bool {
 pub(super) fn query(options: &Options, query: String, session: Option<String>, explain: bool) -> Exit {
     let settings = options.settings()?;
     let session = session.map(|session| whole(options, &settings, session)).transpose()?;
-    let attached =
-        BridgeConnection::new("edn-bridge query", settings, options.durability(), session.as_deref())?;
+    let attached = EngineClient::new("edn-bridge query", settings, options.durability(), session.as_deref())?;
     let text = if explain { explaining(&query).to_string() } else { query };
     let params = Map::new().with("query", text.clone());
     let params = session.into_iter().fold(params, |params, session| params.with("session-id", session));
@@ -91,9 +90,8 @@ pub(super) fn run(options: &Options, session: Option<String>) -> Exit {
     let settings = options.settings()?;
     let session = session.map(|session| whole(options, &settings, session)).transpose()?;
     let history = settings.state_dir.join("repl-history");
-    let attached =
-        BridgeConnection::new("edn-bridge repl", settings, options.durability(), session.as_deref())?;
-    let BridgeConnection { client, events, own } = attached;
+    let attached = EngineClient::new("edn-bridge repl", settings, options.durability(), session.as_deref())?;
+    let EngineClient { client, events, own } = attached;
     let place = match own {
         Some(_) => "no bridge runs here: this is a runtime of its own",
         None => "attached to the running bridge",

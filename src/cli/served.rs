@@ -34,9 +34,9 @@ use edn_bridge::wire::ui;
 use serde::{Deserialize, Serialize};
 
 use super::ephemeral::EphemeralFolder;
-use super::executor;
 use super::failure::Failure;
 use super::realm::{self, Member};
+use super::runtime;
 
 /// How long the end of a connection may take: aborting turns, writing what they did, flushing.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -72,7 +72,7 @@ impl Process {
         if let Some(script) = &settings.script {
             providers.add(Arc::new(Scripted::from_file(script)?));
         }
-        let executor = executor::start().map_err(Failure::start)?;
+        let executor = runtime::start().map_err(Failure::start)?;
         if let Some(kind) = weak_locks(&settings.state_dir) {
             tracing::warn!(kind, "the state folder is on a file system where locks may not hold");
         }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::file::{self, Author, Folder, Problem};
+use super::source_folder::{self, Author, Folder, Problem};
 use crate::limits::INSTRUCTIONS_BYTES;
 
 /// The file names in a folder; the first existing one counts.
@@ -26,7 +26,7 @@ pub struct Instructions {
 pub(super) fn find(folder: &Folder, instructions: &mut Vec<Instructions>, problems: &mut Vec<Problem>) {
     for name in NAMES {
         let path = folder.path.join(name);
-        match file::start(folder, &path, INSTRUCTIONS_BYTES) {
+        match source_folder::start(folder, &path, INSTRUCTIONS_BYTES) {
             Ok(None) => continue,
             Ok(Some(start)) if start.text.trim().is_empty() => {}
             Ok(Some(start)) => {

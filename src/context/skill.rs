@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::file::{self, Author, Folder, Problem, names};
 use super::front_matter;
 use super::reference;
 use super::skip_reason::SkippedError;
+use super::source_folder::{self, Author, Folder, Problem, names};
 use crate::limits::{SKILL_BYTES, SKILL_DESCRIPTION_BYTES, SKILLS};
 use crate::tool::one_line;
 
@@ -119,7 +119,7 @@ pub(super) fn find(folder: &Folder, skills: &mut BTreeMap<String, Skill>, proble
 }
 
 fn read(folder: &Folder, name: &str, own: PathBuf, path: PathBuf) -> Result<Option<Skill>, SkippedError> {
-    let Some(start) = file::start(folder, &path, SKILL_BYTES)? else { return Ok(None) };
+    let Some(start) = source_folder::start(folder, &path, SKILL_BYTES)? else { return Ok(None) };
     if start.is_cut(SKILL_BYTES) {
         let hint = ": put the long part into a file beside it";
         return Err(SkippedError::Long { limit: SKILL_BYTES, hint });

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::file::{self, Author, Folder, Problem, names};
 use super::front_matter;
 use super::skip_reason::SkippedError;
+use super::source_folder::{self, Author, Folder, Problem, names};
 use crate::limits::{EXPANSION_BYTES, TEMPLATE_BYTES, TEMPLATES};
 use crate::tool::one_line;
 
@@ -134,7 +134,7 @@ pub(super) fn find(folder: &Folder, templates: &mut BTreeMap<String, Template>, 
 }
 
 fn read(folder: &Folder, name: &str, path: PathBuf) -> Result<Option<Template>, SkippedError> {
-    let Some(start) = file::start(folder, &path, TEMPLATE_BYTES)? else { return Ok(None) };
+    let Some(start) = source_folder::start(folder, &path, TEMPLATE_BYTES)? else { return Ok(None) };
     if start.is_cut(TEMPLATE_BYTES) {
         return Err(SkippedError::Long { limit: TEMPLATE_BYTES, hint: "" });
     }

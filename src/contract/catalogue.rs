@@ -3,7 +3,7 @@
 
 use edn_codec::Value;
 
-use crate::terms::Form;
+use crate::expression::Form;
 
 /// The tables of the protocol.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use edn_codec::{Value, to_string};
 use serde_json::{Number, Value as Json};
 
-use crate::terms::Form;
+use crate::expression::Form;
 
 /// Reads one JSON value.
 ///

@@ -21,6 +21,7 @@
 //! A server need not be a process: implement [`Launch`].
 
 mod catalogue;
+mod expression;
 mod json;
 mod launch;
 mod login_server;
@@ -33,7 +34,6 @@ mod rules;
 mod shapes;
 mod stop;
 mod suite;
-mod terms;
 mod ui_rules;
 mod wire;
 

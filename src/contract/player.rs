@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use edn_codec::{self as edn, Value};
 
+use crate::expression::{Form, Host, Miss, Scope, Variables, brief, variable};
 use crate::json;
 use crate::launch::Config;
 use crate::login_server::LoginServer;
@@ -18,7 +19,6 @@ use crate::peer::Peer;
 use crate::probe::Probe;
 use crate::stop::Stop;
 use crate::suite::{Suite, operation};
-use crate::terms::{Form, Host, Miss, Scope, Variables, brief, variable};
 use crate::wire::{Wire, client_info};
 
 /// How long a command of a check may take to create its file.

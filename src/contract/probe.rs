@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use edn_codec::{Value, to_string};
 
 use crate::catalogue::Catalogue;
+use crate::expression::Form;
 use crate::launch::{Config, Launch, Link, Wish};
 use crate::peer::{Answer, Peer, Transcript};
 use crate::rules::Ledger;
 use crate::stop::Stop;
 use crate::suite::Need;
-use crate::terms::Form;
 use crate::wire::{Wire, client_info};
 
 /// What the checks of one run share.

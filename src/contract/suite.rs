@@ -11,7 +11,7 @@ use edn_codec::value::Map;
 use edn_codec::{self as edn, Value};
 
 use crate::catalogue::Catalogue;
-use crate::terms::Form;
+use crate::expression::Form;
 use crate::wire::Wire;
 
 /// The files of checks, in the order in which they run, after those that only define something.

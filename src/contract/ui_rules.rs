@@ -11,10 +11,10 @@ use edn_codec::Value;
 use edn_codec::value::Map;
 
 use crate::catalogue::Catalogue;
+use crate::expression::{Form, Host, Miss, Scope, Variables};
 use crate::json;
 use crate::rules::{Frame, Ledger, Look};
 use crate::stop::Stop;
-use crate::terms::{Form, Host, Miss, Scope, Variables};
 
 /// The general rules, each with its requirement.
 const RULES: &[(&str, &str)] = &[

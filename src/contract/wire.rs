@@ -8,9 +8,9 @@ use edn_codec::value::Map;
 use edn_codec::{self as edn, Value};
 
 use crate::catalogue::Catalogue;
+use crate::expression::Form;
 use crate::json;
 use crate::rules::{self, Frame, Ledger, Witness};
-use crate::terms::Form;
 use crate::ui_rules::{self, UiWitness};
 
 /// A wire.

@@ -16,7 +16,7 @@ use crate::config::Workspace;
 use crate::git;
 use crate::limits::{REALM_LOOK, REALM_PAGE, REALM_PAGE_BYTES, REALM_SESSIONS, REALM_WAITING, REALM_WATCH};
 use crate::message::SessionId;
-use crate::realm::rules::{LeaseStanding, Offer, Replica, Stop};
+use crate::realm::rules::{LeaseStanding, LogConflict, Offer, Replica};
 use crate::realm::{Claim, HostName, RealmError, RealmFilter, RealmSlot, RealmWriter, Tail, Written};
 use crate::store::{
     ChangeListener, Done, Entry, EntryBody, FromElsewhere, Header, Journal, Log, Ownership, StoreError,
@@ -529,7 +529,7 @@ impl Writer {
             let asked = self.copy.tail().clone();
             let page = self.federation.realm().read(&self.part.session, &asked, REALM_PAGE).await;
             let page = page.inspect_err(|error| {
-                if let Some(stop) = Stop::of(error) {
+                if let Some(stop) = LogConflict::of(error) {
                     tracing::warn!(%error, session = %self.part.session, "the copy of a session takes in nothing more");
                     self.copy.stop(stop);
                 }
@@ -684,7 +684,7 @@ async fn write(
             Ok(Written::DecideAnew(found)) if found.is_empty() => {}
             Ok(Written::DecideAnew(_)) => return Err(Stopped::Changed),
             Err(error) if error.may_pass() => sleep(PAUSE).await,
-            Err(error) if Stop::of(&error).is_some() => return Err(Stopped::End(Some(error))),
+            Err(error) if LogConflict::of(&error).is_some() => return Err(Stopped::End(Some(error))),
             Err(error) => return Err(Stopped::Refused(error)),
         }
     }

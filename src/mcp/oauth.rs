@@ -14,9 +14,9 @@ use rmcp::transport::auth::{
     WWWAuthenticateParams,
 };
 
+use super::http_client::ServerClient;
 use super::server_context::ServerContext;
 use super::settings::Server;
-use super::web::ServerClient;
 use crate::auth::{Credential, Credentials, KeySource, Keys, ProviderEntry, exchange};
 use crate::http::{self, Client, Http, StatusCode, Url};
 use crate::limits::MCP_LOGIN_REDIRECTS;

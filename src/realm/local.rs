@@ -15,7 +15,7 @@ use crate::limits::{REALM_PAGE, REALM_SLOT_BYTES, REALM_WAITING};
 use crate::message::{EntryId, SessionId};
 use crate::realm::calls::{Hints, Realm, RealmCall, Requests, Utterances};
 use crate::realm::error::{Doubt, RealmError};
-use crate::realm::rules::Stop;
+use crate::realm::rules::LogConflict;
 use crate::realm::types::{
     Claim, Host, HostId, HostName, Opened, OwnedBy, RealmFilter, RealmHint, RealmHit, RealmPage,
     RealmRequest, RealmSlot, Tail,
@@ -156,7 +156,7 @@ impl LocalRealm {
             error => error.into(),
         })?;
         let tail = tail_of(&loaded.entries);
-        if let Some(stop) = Stop::unless_holds(known, tail.seq, at(&loaded.entries, known)) {
+        if let Some(stop) = LogConflict::unless_holds(known, tail.seq, at(&loaded.entries, known)) {
             return Err(stop.error(session));
         }
         Ok(self.own(loaded.journal, loaded.header, tail))
@@ -171,7 +171,7 @@ impl LocalRealm {
             Err(error) => return Err(error),
         };
         let tail = tail_of(&entries);
-        if let Some(stop) = Stop::unless_holds(after, tail.seq, at(&entries, after)) {
+        if let Some(stop) = LogConflict::unless_holds(after, tail.seq, at(&entries, after)) {
             return Err(stop.error(session));
         }
         let skip = usize::try_from(after.seq).unwrap_or(usize::MAX);

@@ -31,7 +31,7 @@ use crate::message::{EntryId, SessionId};
 use crate::realm::calls::{Hints, Realm, RealmCall, Requests, Utterances};
 use crate::realm::check::RealmCheck;
 use crate::realm::error::{Doubt, RealmError, settled};
-use crate::realm::rules::{LeaseTerms, Stop};
+use crate::realm::rules::{LeaseTerms, LogConflict};
 use crate::realm::subscriptions::{Hint, RealmSubscriptions, woken_or};
 use crate::realm::texts::{damaged, header, host_name, lines, readable, text, too_long};
 use crate::realm::types::{
@@ -363,7 +363,7 @@ impl PostgresRealm {
             })?;
             entries.push(Arc::new(entry));
         }
-        match Stop::unless_holds(after, tail.seq, at_known.as_ref()) {
+        match LogConflict::unless_holds(after, tail.seq, at_known.as_ref()) {
             Some(stop) => Err(stop.error(session)),
             None => Ok(RealmPage { entries, tail }),
         }

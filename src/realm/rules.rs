@@ -4,12 +4,12 @@
 //! Who drives them makes the calls, reads the clock and tells them what came back. A program and a simulation drive the
 //! same rules. They know entries by their ids only.
 
+mod conflict;
 mod lease;
 mod owner;
 mod replica;
-mod stop;
 
+pub use conflict::LogConflict;
 pub use lease::{Lease, LeaseStanding, LeaseTerms};
 pub use owner::{Appended, NotNow, Owner, Settled};
 pub use replica::{Offer, Replica};
-pub use stop::Stop;

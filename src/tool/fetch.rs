@@ -5,7 +5,7 @@
 
 use super::error::CallError;
 use super::permission::Access;
-use super::redirects::Redirects;
+use super::redirect_policy::RedirectPolicy;
 use super::{CallFuture, Context, Outcome, Plan, Site, Tool, count, cut, spec, text};
 use crate::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
 use crate::http::web::{Proxies, Reach};
@@ -171,7 +171,7 @@ fn has_proxy(context: &Context) -> bool {
 /// Fetches a page, and makes of it the result from a line on.
 async fn fetch(
     context: &Context,
-    redirects: &Redirects,
+    redirects: &RedirectPolicy,
     from: &Url,
     first: usize,
 ) -> Result<Outcome, FetchError> {
@@ -243,7 +243,7 @@ async fn fetch(
 
 /// Asks for an address, and for those to which the answers redirect, as far as that is allowed.
 async fn follow(
-    redirects: &Redirects,
+    redirects: &RedirectPolicy,
     tool: &str,
     from: &Url,
     proxies: Option<&Proxies>,

@@ -1,6 +1,6 @@
 //! `read`: a file's lines, a notebook's cells, or an image. Does not judge the path.
 
-mod binary;
+mod binary_hint;
 mod notebook;
 
 use std::io::{self, BufRead as _, BufReader, Read as _};
@@ -166,7 +166,7 @@ fn read(
             "{} is a binary file of {} bytes; {}.",
             path.display(),
             found.len(),
-            binary::hint(path, start)
+            binary_hint::of(path, start)
         )))
     };
     if found.len() > TOOL_FILE_BYTES {

@@ -201,7 +201,7 @@ const ASKERS: &[Asker] = &[
         &[("tests/engine/tool_calls.rs", "denied_file_is_skipped_by_undo_and_denied_turn_kept")],
     ),
     (
-        "src/tool/redirects.rs",
+        "src/tool/redirect_policy.rs",
         "redirects of a fetch",
         &[("tests/engine/fetch.rs", "redirect_is_followed_where_a_call_might_go")],
     ),

@@ -312,7 +312,7 @@ const PACKAGES: &[(&str, Table)] = &[
             ("failure", &["bridge::client", "bridge::config", "bridge::provider", "bridge::store"]),
             ("ephemeral", &["bridge::clock", "bridge::private", "failure"]),
             ("rule_options", &["bridge::config", "bridge::similar", "bridge::tool", "failure"]),
-            ("executor", &["bridge::limits"]),
+            ("runtime", &["bridge::limits"]),
             ("lock", &["bridge::private"]),
             ("out", &["bridge::visible", "failure"]),
             ("completion", &["failure", "out"]),
@@ -378,7 +378,7 @@ const PACKAGES: &[(&str, Table)] = &[
                     "bridge::store",
                     "bridge::wire",
                     "ephemeral",
-                    "executor",
+                    "runtime",
                     "failure",
                     "realm",
                 ],
@@ -415,7 +415,7 @@ const PACKAGES: &[(&str, Table)] = &[
                 &["bridge::environment", "bridge::wire", "daemon", "failure", "options", "served", "signals"],
             ),
             (
-                "bridge_connection",
+                "engine_client",
                 &[
                     "bridge::client",
                     "bridge::config",
@@ -434,7 +434,7 @@ const PACKAGES: &[(&str, Table)] = &[
             (
                 "login",
                 &[
-                    "bridge_connection",
+                    "engine_client",
                     "bridge::client",
                     "bridge::limits",
                     "bridge::secret",
@@ -447,7 +447,7 @@ const PACKAGES: &[(&str, Table)] = &[
             ),
             ("serve", &["bridge::wire", "daemon", "failure", "options", "served", "signals"]),
             ("table", &["style"]),
-            ("chosen_model", &["bridge::clock", "bridge::config", "bridge::engine", "bridge::provider"]),
+            ("default_model", &["bridge::clock", "bridge::config", "bridge::engine", "bridge::provider"]),
             (
                 "config_command",
                 &[
@@ -463,7 +463,7 @@ const PACKAGES: &[(&str, Table)] = &[
                     "bridge::runner",
                     "bridge::tool",
                     "bridge::value",
-                    "chosen_model",
+                    "default_model",
                     "failure",
                     "options",
                     "out",
@@ -488,7 +488,7 @@ const PACKAGES: &[(&str, Table)] = &[
                     "bridge::store",
                     "bridge::value",
                     "bridge::wire",
-                    "chosen_model",
+                    "default_model",
                     "config_command",
                     "daemon",
                     "failure",
@@ -507,7 +507,7 @@ const PACKAGES: &[(&str, Table)] = &[
                     "bridge::projection",
                     "bridge::provider",
                     "bridge::value",
-                    "chosen_model",
+                    "default_model",
                     "failure",
                     "options",
                     "out",
@@ -520,7 +520,7 @@ const PACKAGES: &[(&str, Table)] = &[
             (
                 "top",
                 &[
-                    "bridge_connection",
+                    "engine_client",
                     "bridge::client",
                     "bridge::json",
                     "bridge::limits",
@@ -539,7 +539,7 @@ const PACKAGES: &[(&str, Table)] = &[
             (
                 "sessions",
                 &[
-                    "bridge_connection",
+                    "engine_client",
                     "bridge::client",
                     "bridge::clock",
                     "bridge::config",
@@ -564,7 +564,7 @@ const PACKAGES: &[(&str, Table)] = &[
             (
                 "mcp",
                 &[
-                    "bridge_connection",
+                    "engine_client",
                     "bridge::client",
                     "bridge::clock",
                     "bridge::config",
@@ -577,7 +577,7 @@ const PACKAGES: &[(&str, Table)] = &[
                     "bridge::value",
                     "bridge::visible",
                     "bridge::wire",
-                    "executor",
+                    "runtime",
                     "failure",
                     "options",
                     "out",
@@ -589,7 +589,7 @@ const PACKAGES: &[(&str, Table)] = &[
             (
                 "permissions",
                 &[
-                    "bridge_connection",
+                    "engine_client",
                     "bridge::json",
                     "bridge::tool",
                     "bridge::value",
@@ -604,7 +604,7 @@ const PACKAGES: &[(&str, Table)] = &[
             (
                 "prompt",
                 &[
-                    "bridge_connection",
+                    "engine_client",
                     "bridge::client",
                     "bridge::clock",
                     "bridge::config",
@@ -639,7 +639,7 @@ const PACKAGES: &[(&str, Table)] = &[
                     "bridge::facts",
                     "bridge::repl",
                     "bridge::value",
-                    "chosen_model",
+                    "default_model",
                     "failure",
                     "options",
                     "prompt",
@@ -651,7 +651,7 @@ const PACKAGES: &[(&str, Table)] = &[
             (
                 "repl",
                 &[
-                    "bridge_connection",
+                    "engine_client",
                     "bridge::config",
                     "bridge::repl",
                     "bridge::value",
@@ -725,18 +725,18 @@ const PACKAGES: &[(&str, Table)] = &[
             ("shapes", &[]),
             ("stop", &[]),
             ("login_server", &["stop"]),
-            ("terms", &["stop"]),
-            ("catalogue", &["terms"]),
-            ("json", &["terms"]),
+            ("expression", &["stop"]),
+            ("catalogue", &["expression"]),
+            ("json", &["expression"]),
             ("rules", &["catalogue", "shapes"]),
-            ("ui_rules", &["catalogue", "json", "rules", "stop", "terms"]),
-            ("wire", &["catalogue", "json", "rules", "terms", "ui_rules"]),
+            ("ui_rules", &["catalogue", "json", "rules", "stop", "expression"]),
+            ("wire", &["catalogue", "json", "rules", "expression", "ui_rules"]),
             ("peer", &["catalogue", "launch", "rules", "shapes", "stop", "wire"]),
-            ("suite", &["catalogue", "terms", "wire"]),
-            ("probe", &["catalogue", "launch", "peer", "rules", "stop", "suite", "terms", "wire"]),
+            ("suite", &["catalogue", "expression", "wire"]),
+            ("probe", &["catalogue", "launch", "peer", "rules", "stop", "suite", "expression", "wire"]),
             (
                 "player",
-                &["json", "launch", "login_server", "peer", "probe", "stop", "suite", "terms", "wire"],
+                &["json", "launch", "login_server", "peer", "probe", "stop", "suite", "expression", "wire"],
             ),
         ],
     ),

@@ -58,7 +58,7 @@ const UNIX: &[(&str, &str)] = &[
     ("src/cli/lock.rs", "LockFileEx for flock"),
     ("src/cli/served.rs", "the events of a console for signals, and the pipe"),
     ("src/cli/top", "SetConsoleMode for single keys, the size of a console, and its events for signals"),
-    ("src/cli/bridge_connection.rs", "a pair of named pipes"),
+    ("src/cli/engine_client.rs", "a pair of named pipes"),
     ("src/cli/prompt/console.rs", "the events of a console for signals"),
     ("src/client/tests", "a pair of named pipes"),
     ("src/cli/config_command.rs", "the events of a console for signals"),

@@ -26,11 +26,11 @@ use edn_bridge::value::{Map, Owned, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 use tokio_util::sync::CancellationToken;
 
-use super::super::bridge_connection::{Running, hello};
+use super::super::engine_client::{Running, hello};
 use super::super::failure::{Exit, Failure};
 use super::super::options::Options;
 use super::super::served::Own;
-use super::super::{executor, sessions, signals};
+use super::super::{runtime, sessions, signals};
 
 /// The messages of a session, and what is wrong with its file.
 type ReadSession = (Vec<Arc<Message>>, Vec<JournalFault>);
@@ -53,7 +53,7 @@ pub(super) fn run(options: &Options, may_prompt: bool) -> Exit {
         seats: Mutex::default(),
         asking: Mutex::default(),
     });
-    let executor = executor::start().map_err(Failure::start)?;
+    let executor = runtime::start().map_err(Failure::start)?;
     let stop = CancellationToken::new();
     let on_signal = stop.clone();
     signals::on_termination(move |_| on_signal.cancel()).map_err(Failure::start)?;

@@ -19,7 +19,7 @@ pub(in crate::cli) use tokio::signal::unix::SignalKind;
 use tokio::signal::unix::signal;
 use tokio::task::JoinSet;
 
-use crate::cli::bridge_connection::BridgeConnection;
+use crate::cli::engine_client::EngineClient;
 use crate::cli::failure::Failure;
 use crate::cli::options::Options;
 use crate::cli::out;
@@ -79,8 +79,8 @@ impl Console {
     ) -> Result<Self, Failure> {
         // What is not printed yet is bounded by the bridge.
         let features: &[&str] = if answers { &["flow-credit", "interactor"] } else { &["flow-credit"] };
-        let BridgeConnection { client, events, own } =
-            BridgeConnection::talking(name, options, settings, session, features)?;
+        let EngineClient { client, events, own } =
+            EngineClient::talking(name, options, settings, session, features)?;
         let (sender, news) = channel();
         let on_interrupt = sender.clone();
         let unheard = Unheard::default();

@@ -14,7 +14,7 @@ use edn_bridge::message::SessionId;
 use edn_bridge::value::{Map, Owned, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose, RunningProcess};
 
-use crate::cli::bridge_connection::{Running, hello, is_in_realm, open};
+use crate::cli::engine_client::{Running, hello, is_in_realm, open};
 use crate::cli::failure::{Exit, FAILED, Failure, USAGE};
 use crate::cli::options::Options;
 use crate::cli::out;

@@ -8,7 +8,7 @@ use edn_bridge::limits::{TOP_PATIENCE, TOP_PAUSE};
 use edn_bridge::value::{Map, Owned, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 
-use crate::cli::bridge_connection::hello;
+use crate::cli::engine_client::hello;
 
 /// What every bridge is asked: facts that it has at hand, and none that it would have to read or count.
 const QUERY: &str = "[:psi.process/pid :psi.process/version :psi.process/now :psi.process/uptime-ms \

@@ -8,7 +8,7 @@ use crate::engine::change::Change;
 use crate::engine::host::Engine;
 use crate::engine::remote::{RemoteCall, owner_elsewhere};
 use crate::engine::services::Services;
-use crate::engine::shell_start::{self, NewShell};
+use crate::engine::user_shell_start::{self, NewShell};
 use crate::facts::{BashOutput, JobFacts, ShellFacts};
 use crate::session::{ApiError, Call, Jobs, Reply, ShellCommand, ToolOutcome, Waited};
 use crate::tool::DELEGATE;
@@ -84,7 +84,7 @@ impl Jobs for Engine {
                 timeout: command.timeout_seconds.map(Duration::from_secs),
                 environment: handle.config().environment.clone(),
             };
-            shell_start::start(&self.shared, new, reply);
+            user_shell_start::start(&self.shared, new, reply);
         });
     }
 

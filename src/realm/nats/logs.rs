@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::limits::{REALM_PAGE, REALM_PAGE_BYTES, REALM_SETTLES};
 use crate::message::SessionId;
 use crate::realm::error::RealmError;
-use crate::realm::rules::Stop;
+use crate::realm::rules::LogConflict;
 use crate::realm::texts::{damaged, readable};
 use crate::realm::types::{OwnedBy, RealmPage, RealmSlot, Tail};
 use crate::store::{Entry, excerpt_of};
@@ -74,7 +74,7 @@ pub(super) async fn holds(
         from = found.seq.saturating_add(1);
         Some(entry(session, &found)?.id.clone())
     };
-    match Stop::unless_holds(known, tail.seq, at_known.as_ref()) {
+    match LogConflict::unless_holds(known, tail.seq, at_known.as_ref()) {
         Some(stop) => Err(stop.error(session)),
         None => Ok(Some(from)),
     }

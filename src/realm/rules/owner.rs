@@ -15,7 +15,7 @@
 
 use crate::message::EntryId;
 use crate::realm::error::RealmError;
-use crate::realm::rules::stop::Stop;
+use crate::realm::rules::conflict::LogConflict;
 use crate::realm::types::{Claim, Tail};
 
 /// The owner of one session, in one epoch.
@@ -32,7 +32,7 @@ enum State {
     Steady,
     UnderWay(Vec<EntryId>),
     InDoubt(Option<Vec<EntryId>>),
-    Stopped(Stop),
+    Stopped(LogConflict),
 }
 
 /// Why an append may not begin now.
@@ -43,7 +43,7 @@ pub enum NotNow {
     /// It is unknown what became of the last one: settle first.
     InDoubt,
     /// Never again in this epoch.
-    Stopped(Stop),
+    Stopped(LogConflict),
 }
 
 /// What follows from the answer to an append.
@@ -56,7 +56,7 @@ pub enum Appended {
     /// Unknown: settle.
     Settle,
     /// Write nothing any more.
-    Stop(Stop),
+    Stop(LogConflict),
 }
 
 /// What follows from the answer to a settle.
@@ -72,7 +72,7 @@ pub enum Settled {
     /// No answer: settle again.
     Again,
     /// Write nothing any more.
-    Stop(Stop),
+    Stop(LogConflict),
 }
 
 impl Owner {
@@ -80,9 +80,9 @@ impl Owner {
     ///
     /// # Errors
     /// If the log is shorter than that.
-    pub fn new(claim: &Claim, known: &Tail) -> Result<Self, Stop> {
+    pub fn new(claim: &Claim, known: &Tail) -> Result<Self, LogConflict> {
         let at_known = (claim.tail.seq == known.seq).then_some(claim.tail.id.as_ref()).flatten();
-        match Stop::unless_holds(known, claim.tail.seq, at_known) {
+        match LogConflict::unless_holds(known, claim.tail.seq, at_known) {
             Some(stop) => Err(stop),
             None => Ok(Self { tail: claim.tail.clone(), state: State::Steady, open: Vec::new() }),
         }
@@ -94,7 +94,7 @@ impl Owner {
     }
 
     /// Why it has stopped, if it has.
-    pub fn stopped(&self) -> Option<&Stop> {
+    pub fn stopped(&self) -> Option<&LogConflict> {
         if let State::Stopped(stop) = &self.state { Some(stop) } else { None }
     }
 
@@ -147,7 +147,7 @@ impl Owner {
                 self.state = State::InDoubt(Some(ids));
                 Appended::Settle
             }
-            Err(error) => match Stop::of(error) {
+            Err(error) => match LogConflict::of(error) {
                 Some(stop) => self.stop_append(stop),
                 None => Appended::Refuse,
             },
@@ -186,7 +186,7 @@ impl Owner {
                     Some(_) => Settled::DecideAnew,
                 }
             }
-            Err(error) => match Stop::of(error) {
+            Err(error) => match LogConflict::of(error) {
                 Some(stop) => {
                     self.state = State::Stopped(stop.clone());
                     Settled::Stop(stop)
@@ -200,13 +200,13 @@ impl Owner {
     }
 
     /// Stops, because of something that was found elsewhere: a lease that is over, another claim.
-    pub fn stop(&mut self, stop: Stop) {
+    pub fn stop(&mut self, stop: LogConflict) {
         if self.stopped().is_none() {
             self.state = State::Stopped(stop);
         }
     }
 
-    fn stop_append(&mut self, stop: Stop) -> Appended {
+    fn stop_append(&mut self, stop: LogConflict) -> Appended {
         self.state = State::Stopped(stop.clone());
         Appended::Stop(stop)
     }
@@ -338,13 +338,13 @@ mod tests {
             owner.begin(ids(&["a"])).unwrap();
             if in_doubt {
                 owner.appended(Err(&DOUBT));
-                assert_eq!(settled(&mut owner, Err(&fenced())), Settled::Stop(Stop::Fenced));
+                assert_eq!(settled(&mut owner, Err(&fenced())), Settled::Stop(LogConflict::Fenced));
             } else {
-                assert_eq!(owner.appended(Err(&fenced())), Appended::Stop(Stop::Fenced));
+                assert_eq!(owner.appended(Err(&fenced())), Appended::Stop(LogConflict::Fenced));
             }
-            assert_eq!(owner.begin(ids(&["b"])), Err(NotNow::Stopped(Stop::Fenced)));
-            assert_eq!(settled(&mut owner, Ok(&[])), Settled::Stop(Stop::Fenced));
-            assert_eq!(owner.appended(Ok(&Tail::at(6, "a".into()))), Appended::Stop(Stop::Fenced));
+            assert_eq!(owner.begin(ids(&["b"])), Err(NotNow::Stopped(LogConflict::Fenced)));
+            assert_eq!(settled(&mut owner, Ok(&[])), Settled::Stop(LogConflict::Fenced));
+            assert_eq!(owner.appended(Ok(&Tail::at(6, "a".into()))), Appended::Stop(LogConflict::Fenced));
         }
     }
 
@@ -353,15 +353,15 @@ mod tests {
         let known = Tail::at(5, "e5".into());
         let claim = |tail| Claim { session: "s".into(), epoch: 1, tail };
         let behind = Owner::new(&claim(Tail::at(4, "e4".into())), &known).unwrap_err();
-        assert_eq!(behind, Stop::Behind { known: known.clone(), found: 4 });
+        assert_eq!(behind, LogConflict::Behind { known: known.clone(), found: 4 });
         let other = Owner::new(&claim(Tail::at(5, "x".into())), &known).unwrap_err();
-        assert_eq!(other, Stop::Diverged { seq: 5, known: "e5".into(), found: "x".into() });
+        assert_eq!(other, LogConflict::Diverged { seq: 5, known: "e5".into(), found: "x".into() });
         assert!(Owner::new(&claim(Tail::at(9, "e9".into())), &known).is_ok());
 
         let mut owner = owner();
         owner.begin(ids(&["a"])).unwrap();
         owner.appended(Err(&DOUBT));
         let behind = RealmError::Behind { known: known.clone(), found: 4 };
-        assert_eq!(settled(&mut owner, Err(&behind)), Settled::Stop(Stop::Behind { known, found: 4 }));
+        assert_eq!(settled(&mut owner, Err(&behind)), Settled::Stop(LogConflict::Behind { known, found: 4 }));
     }
 }

@@ -1,14 +1,14 @@
 //! What a copy of a session's log takes in: each entry once, in order, none left out.
 
 use crate::message::EntryId;
-use crate::realm::rules::stop::Stop;
+use crate::realm::rules::conflict::LogConflict;
 use crate::realm::types::Tail;
 
 /// A copy of a log on this host.
 #[derive(Debug, Clone)]
 pub struct Replica {
     tail: Tail,
-    stopped: Option<Stop>,
+    stopped: Option<LogConflict>,
 }
 
 /// What becomes of an entry that came.
@@ -21,7 +21,7 @@ pub enum Offer {
     /// Others are missing before it: read from the replica's tail.
     Gap,
     /// The log is another one. Nothing is taken in any more.
-    Stop(Stop),
+    Stop(LogConflict),
 }
 
 impl Replica {
@@ -36,7 +36,7 @@ impl Replica {
     }
 
     /// Why it has stopped, if it has.
-    pub fn stopped(&self) -> Option<&Stop> {
+    pub fn stopped(&self) -> Option<&LogConflict> {
         self.stopped.as_ref()
     }
 
@@ -53,7 +53,7 @@ impl Replica {
             return Offer::Gap;
         }
         let at_known = (seq == self.tail.seq).then_some(id);
-        match Stop::unless_holds(&self.tail, self.tail.seq, at_known) {
+        match LogConflict::unless_holds(&self.tail, self.tail.seq, at_known) {
             Some(stop) => Offer::Stop(self.stop(stop)),
             None => Offer::Known,
         }
@@ -69,18 +69,18 @@ impl Replica {
     ///
     /// # Errors
     /// If those are fewer than the copy has.
-    pub fn found(&mut self, asked: &Tail, seq: u64) -> Result<(), Stop> {
+    pub fn found(&mut self, asked: &Tail, seq: u64) -> Result<(), LogConflict> {
         if let Some(stop) = &self.stopped {
             return Err(stop.clone());
         }
         if *asked != self.tail {
             return Ok(());
         }
-        Stop::unless_holds(&self.tail, seq, None).map_or(Ok(()), |stop| Err(self.stop(stop)))
+        LogConflict::unless_holds(&self.tail, seq, None).map_or(Ok(()), |stop| Err(self.stop(stop)))
     }
 
     /// Stops, because of what a read has found.
-    pub fn stop(&mut self, stop: Stop) -> Stop {
+    pub fn stop(&mut self, stop: LogConflict) -> LogConflict {
         self.stopped.get_or_insert(stop).clone()
     }
 }
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn replica_of_another_log_stops() {
         let mut replica = Replica::new(Tail::at(2, "b".into()));
-        let diverged = Stop::Diverged { seq: 2, known: "b".into(), found: "x".into() };
+        let diverged = LogConflict::Diverged { seq: 2, known: "b".into(), found: "x".into() };
         assert_eq!(replica.offer(2, &"x".into()), Offer::Stop(diverged.clone()));
         assert_eq!(replica.offer(3, &"c".into()), Offer::Stop(diverged));
         assert_eq!(replica.tail().seq, 2);
@@ -116,7 +116,7 @@ mod tests {
         let tail = replica.tail().clone();
         assert_eq!(replica.found(&tail, 2), Ok(()));
         assert_eq!(replica.found(&Tail::at(1, "a".into()), 1), Ok(()), "asked before it grew");
-        let behind = Stop::Behind { known: Tail::at(2, "b".into()), found: 1 };
+        let behind = LogConflict::Behind { known: Tail::at(2, "b".into()), found: 1 };
         assert_eq!(replica.found(&tail, 1), Err(behind.clone()));
         assert_eq!(replica.offer(3, &"c".into()), Offer::Stop(behind));
     }

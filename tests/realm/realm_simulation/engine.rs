@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use edn_bridge::realm::rules::Stop;
+use edn_bridge::realm::rules::LogConflict;
 use edn_bridge::realm::{Claim, Doubt, HostName, RealmError, Tail};
 
 use super::entry::{Entry, Key};
@@ -152,10 +152,10 @@ impl SessionRow {
     /// The difference between what is known and the log, if there is one.
     fn differs(&self, known: &Tail, by_number: bool) -> Option<RealmError> {
         let at_known = self.at(known.seq).map(|row| &row.entry.id).filter(|_| !by_number);
-        let stop = Stop::unless_holds(known, self.log.len() as u64, at_known)?;
+        let stop = LogConflict::unless_holds(known, self.log.len() as u64, at_known)?;
         Some(match stop {
-            Stop::Behind { known, found } => RealmError::Behind { known, found },
-            Stop::Diverged { seq, known, found } => RealmError::Diverged { seq, known, found },
+            LogConflict::Behind { known, found } => RealmError::Behind { known, found },
+            LogConflict::Diverged { seq, known, found } => RealmError::Diverged { seq, known, found },
             _ => unreachable!("logs that differ are behind or diverged"),
         })
     }

@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use edn_bridge::realm::rules::{Lease, LeaseStanding, LeaseTerms, Offer, Replica, Stop};
+use edn_bridge::realm::rules::{Lease, LeaseStanding, LeaseTerms, LogConflict, Offer, Replica};
 use edn_bridge::realm::{Claim, RealmError, Tail};
 
 use super::engine::{Owned, Page, Reply, Request, Statement, Who, Wish};
@@ -81,7 +81,7 @@ pub struct Seat {
     /// Who owns it, as the engine last said.
     owner: Option<Owned>,
     /// The engine lacks what this host knows: nothing more is done with it here.
-    pub stopped: Option<Stop>,
+    pub stopped: Option<LogConflict>,
 }
 
 pub enum Role {
@@ -400,7 +400,7 @@ impl Host {
             Ok(Reply::Page(page)) => page,
             Ok(_) => return,
             Err(error) => {
-                if let Some(stop) = Stop::of(&error) {
+                if let Some(stop) = LogConflict::of(&error) {
                     self.lacks(session, stop, out);
                 }
                 return;
@@ -461,7 +461,7 @@ impl Host {
     }
 
     /// The engine lacks what this host knows.
-    pub fn lacks(&mut self, session: usize, stop: Stop, out: &mut Out<'_>) {
+    pub fn lacks(&mut self, session: usize, stop: LogConflict, out: &mut Out<'_>) {
         if self.makes(Mistake::WriteAfterSetBack) {
             return self.forget_and_claim(session, out);
         }
@@ -529,7 +529,7 @@ impl Host {
             Ok(_) => {}
             Err(RealmError::Held { .. }) => seat.is_wanted = false,
             Err(error) => {
-                if let Some(stop) = Stop::of(&error) {
+                if let Some(stop) = LogConflict::of(&error) {
                     self.lacks(session, stop, out);
                 }
             }

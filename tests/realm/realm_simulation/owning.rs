@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use edn_bridge::message::EntryId;
-use edn_bridge::realm::rules::{Appended, LeaseStanding, Owner, Settled, Stop};
+use edn_bridge::realm::rules::{Appended, LeaseStanding, LogConflict, Owner, Settled};
 use edn_bridge::realm::{Claim, Doubt, RealmError, Tail};
 
 use super::engine::{Reply, Statement, Wish};
@@ -78,7 +78,7 @@ const PATIENCE: u32 = 2;
 const BATCH: usize = 3;
 
 impl Owning {
-    pub fn new(claim: &Claim, known: &Tail, lapses: u64) -> Result<Self, Stop> {
+    pub fn new(claim: &Claim, known: &Tail, lapses: u64) -> Result<Self, LogConflict> {
         Ok(Self {
             owner: Owner::new(claim, known)?,
             claim: claim.clone(),
@@ -486,8 +486,8 @@ impl Host {
         }
     }
 
-    fn stop_owning(&mut self, session: usize, stop: Stop, out: &mut Out<'_>) {
-        if stop == Stop::Fenced {
+    fn stop_owning(&mut self, session: usize, stop: LogConflict, out: &mut Out<'_>) {
+        if stop == LogConflict::Fenced {
             out.facts.push(Fact::Lost { is_fenced: true });
             self.give_up(session, out);
             self.read(session, out);

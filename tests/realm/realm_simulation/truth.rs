@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use edn_bridge::realm::rules::{LeaseTerms, Stop};
+use edn_bridge::realm::rules::{LeaseTerms, LogConflict};
 use edn_bridge::realm::{Claim, Tail};
 
 use super::engine::{Disk, SessionRow, Who};
@@ -33,7 +33,7 @@ pub enum Fact {
     /// It owns a session no more, because somebody else does, or because its lease was over.
     Lost { is_fenced: bool },
     /// It found that the engine lacks what it knows, and said so.
-    SaidStopped { session: usize, stop: Stop },
+    SaidStopped { session: usize, stop: LogConflict },
 }
 
 /// An invariant that does not hold.

@@ -31,7 +31,7 @@ use crate::tool::output::Outputs;
 use crate::tool::permission::{self, Access, Act, Ground, Leave, Part, Rule, Run, Verdict};
 use crate::tool::shell;
 use crate::tool::walk::DeniedPaths;
-use crate::tool::{self, CallError, Outcome, Plan, Proposal, Redirects, Tool};
+use crate::tool::{self, CallError, Outcome, Plan, Proposal, RedirectPolicy, Tool};
 use crate::value::Value;
 use crate::visible;
 
@@ -322,7 +322,7 @@ impl Batch<'_> {
 
     /// Whether the call would run with one further rule of the command line.
     fn admits(&self, rule: &Rule, call: &ToolCall, act: &Act) -> bool {
-        let Redirects { leave, mut rules, ground, .. } = self.may(call);
+        let RedirectPolicy { leave, mut rules, ground, .. } = self.may(call);
         rules.insert(0, rule.clone());
         let mut meter = Meter::new(RULE_STEPS, usize::MAX).stopped_by(&self.turn.stop);
         permission::judge_within(&mut meter, leave, &rules, &ground, act) == Verdict::Allow
@@ -445,7 +445,7 @@ impl Batch<'_> {
 
     /// The verdict of the rules and the mode on what a call does.
     pub fn judge_act(&self, call: &ToolCall, act: &Act) -> Verdict {
-        let Redirects { mut leave, rules, ground, .. } = self.may(call);
+        let RedirectPolicy { mut leave, rules, ground, .. } = self.may(call);
         let link = self.turn.session.parent.as_ref();
         leave.agreed = leave.agreed
             && (self.turn.execution.is_some()
@@ -464,7 +464,7 @@ impl Batch<'_> {
     }
 
     /// What calls of a tool may do.
-    pub(super) fn may(&self, call: &ToolCall) -> Redirects {
+    pub(super) fn may(&self, call: &ToolCall) -> RedirectPolicy {
         let facts = self.turn.session.snapshot().facts.clone();
         // Inside the workspace, a stage's tools and a subagent's granted tools need no further approval.
         // Rules and guarded files apply as everywhere.
@@ -483,7 +483,7 @@ impl Batch<'_> {
         let private = config.settings.private_hosts.clone();
         let ground = Ground { private, ..self.ground() };
         let web = self.turn.shared.web.clone();
-        Redirects { web, leave, rules, ground, uses_proxy: config.settings.fetch_proxy }
+        RedirectPolicy { web, leave, rules, ground, uses_proxy: config.settings.fetch_proxy }
     }
 
     /// Whether a rule that stands lets a call run by its tool's name.

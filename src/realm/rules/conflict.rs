@@ -6,7 +6,7 @@ use crate::realm::types::Tail;
 
 /// Why nothing may be written or taken in any more. Only a new claim, or a replica that begins anew, goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stop {
+pub enum LogConflict {
     /// Somebody else owns the session.
     Fenced,
     /// The engine has less than is known to be saved.
@@ -27,7 +27,7 @@ pub enum Stop {
     },
 }
 
-impl Stop {
+impl LogConflict {
     /// The stop that an error of the realm means, if it means one.
     pub fn of(error: &RealmError) -> Option<Self> {
         match error {

@@ -22,7 +22,7 @@ const MARKS: [&str; 3] = [":request ", ":type :dequeued", ":type :turn"];
 ///
 /// # Errors
 /// [`StoreError::Missing`], [`StoreError::NoHeader`] and [`StoreError::Newer`], and if the file cannot be read.
-pub(super) fn read(path: &Path, visit: &mut dyn FnMut(Entry)) -> Result<Header, StoreError> {
+pub(super) fn scan(path: &Path, visit: &mut dyn FnMut(Entry)) -> Result<Header, StoreError> {
     let failed = |error| StoreError::io("Cannot open", path, error);
     let most = refused_from(path).unwrap_or(JOURNAL_BYTES);
     let mut file = BufReader::new(private::open_to_read(path).map_err(failed)?.take(most));
@@ -124,7 +124,7 @@ mod tests {
         bytes.extend_from_slice(b"{:id \"torn\" :request {");
         std::fs::write(&path, bytes).unwrap();
         let mut found = Vec::new();
-        assert_eq!(read(&path, &mut |entry| found.push(entry)).unwrap(), header);
+        assert_eq!(scan(&path, &mut |entry| found.push(entry)).unwrap(), header);
         let wanted: Vec<Entry> =
             entries.into_iter().filter(|entry| entry.id.as_str().ends_with("found")).collect();
         assert_eq!(found, wanted);

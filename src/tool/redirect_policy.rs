@@ -7,7 +7,7 @@ use crate::http::Url;
 use crate::http::web::Web;
 
 /// What a call may reach beyond the address that was judged.
-pub struct Redirects {
+pub struct RedirectPolicy {
     /// What connects.
     pub web: Arc<Web>,
     /// The permissions of the session before any rule.
@@ -20,7 +20,7 @@ pub struct Redirects {
     pub uses_proxy: bool,
 }
 
-impl Redirects {
+impl RedirectPolicy {
     /// Whether a call of the tool may go on to an address without a question.
     pub(super) fn allow(&self, tool: &str, url: &Url) -> bool {
         let act = Act::of(tool, Access::Fetch(url.clone()));

@@ -49,7 +49,7 @@ const KINDS: &[Kind] = &[
 ];
 
 /// The advice for a file that is no text, as the end of a sentence.
-pub(super) fn hint(path: &Path, start: &[u8]) -> String {
+pub(super) fn of(path: &Path, start: &[u8]) -> String {
     let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
     let by_start = KINDS.iter().find(|kind| kind.start.len() > 1 && start.starts_with(kind.start));
     match by_start.or_else(|| KINDS.iter().find(|kind| kind.endings.contains(&ending.as_str()))) {
@@ -71,7 +71,7 @@ mod tests {
             ("a.tar", b"name\0\0", "tar -tf"),
             ("a", b"\0\x01", "xxd"),
         ] {
-            assert!(hint(Path::new(name), start).contains(expected), "{name}");
+            assert!(of(Path::new(name), start).contains(expected), "{name}");
         }
     }
 }

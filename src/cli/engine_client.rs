@@ -21,7 +21,7 @@ use super::served::Own;
 use super::{daemon, out};
 
 /// A connection, and its engine if that is our own.
-pub(super) struct BridgeConnection {
+pub(super) struct EngineClient {
     /// The connection.
     pub(super) client: Arc<Client>,
     /// Its events.
@@ -30,7 +30,7 @@ pub(super) struct BridgeConnection {
     pub(super) own: Option<Own>,
 }
 
-impl BridgeConnection {
+impl EngineClient {
     /// Attaches to the bridge that has the session, else to the newest of the project, else to an engine
     /// of our own, which opens the session from disk.
     pub(super) fn new(
@@ -164,8 +164,8 @@ impl Running {
         answer.inspect_err(|refused| say_if_late(refused, &self.place)).is_ok()
     }
 
-    fn attached(self) -> BridgeConnection {
-        BridgeConnection { client: Arc::new(self.client), events: self.events, own: None }
+    fn attached(self) -> EngineClient {
+        EngineClient { client: Arc::new(self.client), events: self.events, own: None }
     }
 }
 

@@ -9,7 +9,7 @@ use edn_bridge::provider::choice::{ModelChoice, NoModel};
 use edn_bridge::provider::models::Models;
 
 /// The choice, with what it was made from.
-pub(super) struct ChosenModel {
+pub(super) struct DefaultModel {
     /// The known providers.
     pub(super) providers: Providers,
     /// The catalogue, with the chosen model.
@@ -20,7 +20,7 @@ pub(super) struct ChosenModel {
     pub(super) choice: Result<ModelChoice, NoModel>,
 }
 
-impl ChosenModel {
+impl DefaultModel {
     /// Finds it. Asks the servers of this machine if nothing else leads to a model.
     pub(super) fn find(settings: &Settings) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
