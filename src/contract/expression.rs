@@ -71,9 +71,29 @@ fn shown(value: Option<&Form>) -> String {
     value.map_or_else(|| "missing".to_owned(), brief)
 }
 
+/// The conditions that a list in a pattern can be.
+const CONDITIONS: [&str; 20] = [
+    "and", "at-least", "at-most", "bytes", "contains", "count", "each", "in", "includes", "is", "mentions",
+    "none", "not", "only", "optional", "or", "ordered", "over", "some", "starts",
+];
+
+/// Whether a list of this name is a condition.
+pub fn is_condition(name: &str) -> bool {
+    CONDITIONS.contains(&name)
+}
+
 /// The name of a variable: a symbol that begins with `?`.
 pub fn variable(term: &Form) -> Option<&str> {
     term.as_symbol().filter(|name| name.starts_with('?'))
+}
+
+/// The name and the arguments of a step.
+pub fn operation(step: &Form) -> Option<(&str, &[Form])> {
+    let (name, args) = match step {
+        Value::Vector(step) => step.split_first()?,
+        _ => return None,
+    };
+    Some((name.as_keyword()?, args))
 }
 
 fn length(items: usize) -> Form {
@@ -283,9 +303,7 @@ impl<'a> Scope<'a> {
         match pattern {
             Value::Symbol(name) => is_a(name, value),
             Value::List(call) => match call.split_first() {
-                Some((name, args)) => {
-                    self.condition(name.as_symbol().unwrap_or_default(), args, pattern, value, own)
-                }
+                Some((name, args)) => self.condition(name.as_symbol().unwrap_or_default(), args, value, own),
                 None => differs("is compared with an empty list"),
             },
             Value::Map(keys) => {
@@ -323,7 +341,6 @@ impl<'a> Scope<'a> {
         &self,
         name: &str,
         args: &[Form],
-        whole: &Form,
         value: Option<&Form>,
         own: &mut Variables,
     ) -> Result<(), Miss> {
@@ -436,13 +453,15 @@ impl<'a> Scope<'a> {
                     .unify(argument, Some(&length(text.len())), own)
                     .map_err(|miss| at("length", miss));
             }
-            _ => {
-                let due = self.eval(whole)?;
+            // The value of an expression.
+            "is" => {
+                let due = self.eval(argument)?;
                 if value == Some(&due) {
                     return Ok(());
                 }
                 return differs(format!("is {} where {} was due", shown(value), brief(&due)));
             }
+            other => return Err(Miss::Stopped(Stop::failed(format!("there is no condition {other:?}")))),
         };
         if fits {
             Ok(())
@@ -578,7 +597,8 @@ mod tests {
             ("{:l (only [3 1 2])}", true),
             ("{:l (ordered [0 1 2 3])}", true),
             ("{:l (ordered [3 2 1])}", false),
-            ("{:n (+ 1 2)}", true),
+            ("{:n (is (+ 1 2))}", true),
+            ("{:n (is (or nil 4))}", false),
         ] {
             let found = with_scope(|scope| scope.unify(&form(pattern), Some(&form(value)), &mut Vec::new()));
             assert_eq!(found.is_ok(), fits, "{pattern}: {found:?}");
@@ -587,9 +607,14 @@ mod tests {
 
     #[test]
     fn faulty_pattern_is_no_mismatch() {
-        for pattern in
-            ["unknown", "(not ?x unknown)", "(not (in ?unknown))", "(none (unknown 1))", "(or (unknown 1))"]
-        {
+        for pattern in [
+            "unknown",
+            "(+ 1 2)",
+            "(not ?x unknown)",
+            "(not (in ?unknown))",
+            "(none (unknown 1))",
+            "(or (unknown 1))",
+        ] {
             let found = with_scope(|scope| scope.unify(&form(pattern), Some(&form("[1]")), &mut Vec::new()));
             let faulty = matches!(found, Err(Miss::Stopped(_)));
             assert_eq!(faulty, pattern != "(not ?x unknown)", "{pattern}: {found:?}");

@@ -26,6 +26,7 @@ mod json;
 mod launch;
 mod login_server;
 mod obligations;
+mod pattern_check;
 mod peer;
 mod player;
 mod probe;

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use edn_codec::{self as edn, Value};
 
-use crate::expression::{Form, Host, Miss, Scope, Variables, brief, variable};
+use crate::expression::{Form, Host, Miss, Scope, Variables, brief, operation, variable};
 use crate::json;
 use crate::launch::Config;
 use crate::login_server::LoginServer;
 use crate::peer::Peer;
 use crate::probe::Probe;
 use crate::stop::Stop;
-use crate::suite::{Suite, operation};
+use crate::suite::Suite;
 use crate::wire::{Wire, client_info};
 
 /// How long a command of a check may take to create its file.

@@ -11,7 +11,8 @@ use edn_codec::value::Map;
 use edn_codec::{self as edn, Value};
 
 use crate::catalogue::Catalogue;
-use crate::expression::Form;
+use crate::expression::{Form, operation};
+use crate::pattern_check;
 use crate::wire::Wire;
 
 /// The files of checks, in the order in which they run, after those that only define something.
@@ -133,15 +134,6 @@ pub struct Suite {
 /// The ops that the contract requires of every server.
 const CORE: [&str; 4] = ["handshake", "ping", "subscribe", "unsubscribe"];
 
-/// The name and the arguments of a step.
-pub fn operation(step: &Form) -> Option<(&str, &[Form])> {
-    let (name, args) = match step {
-        Value::Vector(step) => step.split_first()?,
-        _ => return None,
-    };
-    Some((name.as_keyword()?, args))
-}
-
 impl Suite {
     /// The checks of the EDN wire.
     ///
@@ -190,9 +182,11 @@ impl Suite {
             }
             tables.extend(form.get("tables").and_then(Value::as_map).cloned().into_iter().flatten());
             for check in form.get("checks").and_then(Value::as_slice).unwrap_or_default() {
-                checks.push(Check::read(check).ok_or_else(|| misshapen(format!("{check} is no check")))?);
+                let check = Check::read(check).ok_or_else(|| misshapen(format!("{check} is no check")))?;
+                checks.push(check);
             }
         }
+        suite.look_at_patterns(&checks).map_err(|what| SuiteError::Misshapen { file: "checks", what })?;
         suite.tables = Value::from(tables);
         suite.catalogue = Rc::new(Catalogue::read(&suite.tables));
         for mut check in checks {
@@ -204,6 +198,18 @@ impl Suite {
             suite.checks.push(check);
         }
         Ok(suite)
+    }
+
+    /// # Errors
+    /// Names the first pattern that cannot say no.
+    fn look_at_patterns(&self, checks: &[Check]) -> Result<(), String> {
+        let params = |name: &str| self.definition(name).map(|definition| definition.params.len());
+        let named = |name: &str, found: Result<(), String>| found.map_err(|why| format!("{name}: {why}"));
+        for (name, definition) in &self.definitions {
+            named(name, pattern_check::steps(&definition.steps, &params))?;
+            named(name, pattern_check::expression(&definition.result))?;
+        }
+        checks.iter().try_for_each(|check| named(&check.name, pattern_check::steps(&check.steps, &params)))
     }
 
     /// The wire of the servers.

@@ -673,6 +673,39 @@ fn wrong_permissions_are_caught() {
         mutant("a subagent that stands nowhere", "subagent.works", emptied("list_sessions", "sessions")),
         mutant("a third answer to an envelope", "subagent.misshapen", taken("request/invalid-params")),
         mutant("a race with two winners", "guest.race", taken("request/interaction-already-answered")),
+        mutant(
+            "a repeated request that is told as new",
+            "control.duplicate",
+            where_("response", "control", |f| {
+                let ack = f.get("data").and_then(|data| data.get("ack")).unwrap();
+                with_data(f, "ack", Some(with(ack, "duplicate", Some(Value::bool(false)))))
+            }),
+        ),
+        mutant(
+            "a denial told as an approval",
+            "interaction.denied",
+            where_("event", "interaction/answered", |f| {
+                with_data(
+                    f,
+                    "value",
+                    Some(edn::read_one(b"{:outcome \"approve\" :scope \"once\"}").unwrap().into_owned()),
+                )
+            }),
+        ),
+        mutant(
+            "an answer told as cancelled",
+            "interaction.approved",
+            where_("event", "interaction/answered", data("status", Some(Value::str("cancelled")))),
+        ),
+        mutant(
+            "the one point of a stage told as the other",
+            "prompt.stages",
+            where_("event", "turn/stage", |f| {
+                let point = f.get("data").map(|data| text(data, "point"));
+                let other = if point.as_deref() == Some("pre") { "post" } else { "pre" };
+                with_data(f, "point", Some(Value::str(other)))
+            }),
+        ),
         mutant("a winner who is not told", "guest.race", without("interaction/answered")),
         mutant(
             "a cause that is another client's",

@@ -732,7 +732,8 @@ const PACKAGES: &[(&str, Table)] = &[
             ("ui_rules", &["catalogue", "json", "rules", "stop", "expression"]),
             ("wire", &["catalogue", "json", "rules", "expression", "ui_rules"]),
             ("peer", &["catalogue", "launch", "rules", "shapes", "stop", "wire"]),
-            ("suite", &["catalogue", "expression", "wire"]),
+            ("pattern_check", &["expression", "stop"]),
+            ("suite", &["catalogue", "expression", "pattern_check", "wire"]),
             ("probe", &["catalogue", "launch", "peer", "rules", "stop", "suite", "expression", "wire"]),
             (
                 "player",
