@@ -107,7 +107,7 @@ fn says_nothing(form: &Form, may_be_missing: bool) -> bool {
     !has_variable(form)
         && !negates(form)
         && samples.as_slice().unwrap_or_default().iter().all(|value| fits(Some(value)))
-        && !(may_be_missing && !fits(None))
+        && (!may_be_missing || fits(None))
 }
 
 fn has_variable(form: &Form) -> bool {
