@@ -1,5 +1,5 @@
-//! Refuses patterns that cannot say no, before a check is played: one that fits every value, and an alternative that is
-//! an expression and no pattern. Plays nothing.
+//! Refuses two kinds of patterns before a check is played: one that fits every value, and a list that is no condition,
+//! which was meant as an expression. Plays nothing.
 
 use edn_codec::Value;
 
