@@ -606,7 +606,7 @@ impl Body {
             Self::ToolRequested(request) => request.call.arguments.len(),
             Self::FileChanged(file) => file.weight(),
             Self::FileRequested(request) => match &request.action {
-                FileAction::Read => 0,
+                FileAction::Read | FileAction::Diagnostics => 0,
                 FileAction::Write { text, .. } => text.len(),
             },
             // Of the facts themselves all share one copy.

@@ -1051,6 +1051,16 @@ pub const CLIENT_FILES: usize = 1000;
 /// How long an open file waits for its client: an editor answers in milliseconds, unless it is stuck.
 pub const CLIENT_FILE_TIME: Duration = Duration::from_secs(10);
 
+/// How long the edits of one answer wait for what an editor's checkers say of them, in all. Most checkers take less. One that
+/// takes longer must not hold up a turn; what it finds comes with the next edit.
+pub const DIAGNOSTICS_TIME: Duration = Duration::from_secs(2);
+
+/// Diagnostics in the result of an edit. The first errors explain most of the others.
+pub const DIAGNOSTICS: usize = 20;
+
+/// Bytes of one of them: a compiler's first sentence, not its explanation.
+pub const DIAGNOSTIC_BYTES: usize = 300;
+
 /// Tools that one client offers in a session. An editor has some ten; each is in every request to the model.
 pub const CLIENT_TOOLS: usize = 64;
 

@@ -42,7 +42,8 @@ mod undo;
 
 pub use call::{ApiError, Call, Reply};
 pub use client_tools::{
-    ClientTools, EditorText, FileAnswer, OfferedTool, OpenFile, OpenFilesOfClient, Registered, ToolAnswer,
+    ClientTools, EditorDiagnostic, EditorText, FileAnswer, OfferedTool, OpenFile, OpenFilesOfClient,
+    Registered, Severity, ToolAnswer,
 };
 pub use clients::{Agreed, Client, Clients, InAnswer, Peer, Pressure, Since, Snapshot, Standing};
 pub use control::Control;

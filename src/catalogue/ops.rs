@@ -263,13 +263,13 @@ macro_rules! each_op {
                 ["accepted"] [NotFound]
                 "Shows the newest output of a `tool/requested` that goes on.";
             RegisterFiles register_files Write true { "files" Shape::Maps, "lock" Shape::Text ;? } ["files"] []
-                "Sets the files that this connection has open, in place of its earlier ones: `{:path string :real-path string? :modified flag? :encoding string? :visited map?}` each. Of a file with unsaved changes the agent reads the client's text; what it changes is changed there too. `:lock` is the start of the client's locks beside files. They go with the connection.";
+                "Sets the files that this connection has open, in place of its earlier ones: `{:path string :real-path string? :modified flag? :encoding string? :visited map? :diagnostics flag?}` each. Of a file with unsaved changes the agent reads the client's text; what it changes is changed there too. `:lock` is the start of the client's locks beside files. They go with the connection.";
             FileResult file_result Urgent true
                 { "request-id" Shape::Filled, "status" Shape::OneOf(&["ok", "changed", "closed", "failed"]),
                   "text" Shape::Text ;?, "bytes" Shape::Text ;?, "base" Shape::Text ;?, "visited" Shape::Map ;?, "modified" Shape::Flag ;?,
-                  "final" Shape::Flag ;?, "error-message" Shape::Text ;? }
+                  "final" Shape::Flag ;?, "diagnostics" Shape::Maps ;?, "error-message" Shape::Text ;? }
                 ["accepted"] [NotFound]
-                "Answers a `file/requested` of this connection: \"ok\" with the client's text, and `:base` or `:visited`, which say of which state of the file; \"changed\" if the text is not the expected one; \"closed\" if the file is not open any more or read-only, so that the one on disk counts.";
+                "Answers a `file/requested` of this connection: \"ok\" with the client's text, and `:base` or `:visited`, which say of which state of the file; \"changed\" if the text is not the expected one; \"closed\" if the file is not open any more or read-only, so that the one on disk counts. For the action \"diagnostics\" \"ok\" with `:diagnostics`, each `{:line int :column int? :severity string :message string :source string?}`.";
             LoginBegin login_begin Write true { "provider" Shape::Name ;? }
                 ["provider" "url" "uses-callback-server" "pending-login" "user-code?" "expires-at?"] []
                 "Starts a login with a provider: by a web page, by a code for that page, or by a pasted key.";

@@ -175,7 +175,8 @@ topics! {
          client, and to this one with or without a subscription.";
     FileRequested "file/requested" Lossless true
         ["session-id" "request-id" "path" "action" "timeout-ms"] ["text" "expected"]
-        "The agent reads (`:action` \"read\") or changes (\"write\") a file that this client has open; `file_result` answers. \
+        "The agent reads (`:action` \"read\") or changes (\"write\") a file that this client has open, or asks for its \
+         \"diagnostics\" that are new since the turn's first change; `file_result` answers. \
          `:expected` is the SHA-256 of the text that `:text` replaces. The client saves nothing. Sent like `tool/requested`.";
     FileChanged "file/changed" Lossless true
         ["session-id" "path"] ["request-id" "sha256" "visited" "text" "bytes" "problem"]

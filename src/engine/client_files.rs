@@ -6,7 +6,9 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
@@ -15,7 +17,7 @@ use crate::engine::hub::Hub;
 use crate::event::{Body, ChangedFile, FileAction, FileContent, FileRequest};
 use crate::files::{FilePlace, FileRead, FileStamp};
 use crate::limits::{CLIENT_FILE_TIME, FOLLOW_BYTES, SLOW_CLIENT, TOOL_FILE_BYTES};
-use crate::session::{ApiError, EditorText, FileAnswer, OpenFile, Pressure};
+use crate::session::{ApiError, EditorDiagnostic, EditorText, FileAnswer, OpenFile, Pressure};
 use crate::sha256;
 use crate::tool::{EditorChange, KnownTexts, MadeInEditor, OpenFiles, SeenText, Telling, Writer};
 
@@ -123,6 +125,34 @@ impl ClientFiles {
         let mut holders: Vec<Holder> = open.iter().rev().filter_map(holder).collect();
         holders.sort_by_key(|holder| !holder.holding.file.modified);
         holders
+    }
+
+    /// What the checkers of a client report of a file that is new since the turn's first change of it, within a time. Nothing
+    /// if no client that has the file open checks it, or none answers.
+    pub async fn diagnostics(
+        &self,
+        path: &Path,
+        event: &Telling,
+        stop: &CancellationToken,
+        patience: Duration,
+    ) -> Vec<EditorDiagnostic> {
+        let end = Instant::now() + patience;
+        for holder in self.holders(path).into_iter().filter(|holder| holder.holding.file.is_checked) {
+            let timeout = end.saturating_duration_since(Instant::now());
+            if timeout.is_zero() {
+                break;
+            }
+            let path = holder.holding.file.path.clone();
+            let request = |request| {
+                let action = FileAction::Diagnostics;
+                Body::FileRequested(Arc::new(FileRequest { request, path, action, timeout }))
+            };
+            let asked = self.requests.ask(holder.connection, request, event, Arc::new(|_| {}), stop, timeout);
+            if let Ok(FileAnswer::Diagnostics(found)) = asked.await {
+                return found;
+            }
+        }
+        Vec::new()
     }
 
     /// Whether a link beside a file is that of a client.
@@ -343,7 +373,12 @@ impl OpenFiles for Seen {
                 // What is on disk is not what the user sees.
                 Err(RequestFailure::TimedOut) if file.modified => return Err(SILENT.to_owned()),
                 // The next one may have it open.
-                Ok(FileAnswer::Text(_) | FileAnswer::Closed | FileAnswer::Changed)
+                Ok(
+                    FileAnswer::Text(_)
+                    | FileAnswer::Closed
+                    | FileAnswer::Changed
+                    | FileAnswer::Diagnostics(_),
+                )
                 | Err(RequestFailure::Left | RequestFailure::TimedOut) => self.close(&holder, path),
             }
         }
@@ -375,7 +410,8 @@ impl OpenFiles for Seen {
                 Err(RequestFailure::TimedOut) if holder.holding.file.modified => {
                     return EditorChange::Failed(SILENT.to_owned());
                 }
-                Ok(FileAnswer::Closed) | Err(RequestFailure::Left | RequestFailure::TimedOut) => {
+                Ok(FileAnswer::Closed | FileAnswer::Diagnostics(_))
+                | Err(RequestFailure::Left | RequestFailure::TimedOut) => {
                     self.close(&holder, path);
                 }
             }

@@ -59,6 +59,8 @@ pub enum FileAction {
         /// The digest of the text that it replaces.
         expected: Arc<str>,
     },
+    /// What its checkers report that is new since the turn's first change of it.
+    Diagnostics,
 }
 
 /// What has become of a file that a client has open.

@@ -44,6 +44,8 @@ pub struct OpenFile {
     pub encoding: Option<String>,
     /// The file when the client read or wrote it last. Only a file with it is followed.
     pub visited: Option<FileStamp>,
+    /// Whether checkers report diagnostics of it to the client.
+    pub is_checked: bool,
 }
 
 /// The files that a client has open.
@@ -72,6 +74,48 @@ pub struct EditorText {
     pub is_final: bool,
 }
 
+/// What a checker of a client reports of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EditorDiagnostic {
+    /// The line, from 1.
+    pub line: u64,
+    /// The column in characters, from 1, if the client knows it.
+    pub column: Option<u64>,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What the checker says.
+    pub message: String,
+    /// The checker, if the client knows it.
+    pub source: Option<String>,
+}
+
+/// How bad a diagnostic is, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The text is wrong.
+    Error,
+    /// It is probably wrong.
+    Warning,
+    /// A hint.
+    Note,
+}
+
+impl Severity {
+    /// Each with its word on the wire and for the model.
+    const WORDS: [(Self, &'static str); 3] =
+        [(Self::Error, "error"), (Self::Warning, "warning"), (Self::Note, "note")];
+
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        Self::WORDS.iter().find(|(severity, _)| *severity == self).map_or("note", |(_, word)| word)
+    }
+
+    /// The severity of that word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::WORDS.iter().find(|(_, known)| *known == word).map(|(severity, _)| *severity)
+    }
+}
+
 /// A client's answer to a file request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileAnswer {
@@ -79,6 +123,8 @@ pub enum FileAnswer {
     Text(EditorText),
     /// The file's text is not the one that was to be replaced.
     Changed,
+    /// What the file's checkers report that is new.
+    Diagnostics(Vec<EditorDiagnostic>),
     /// The client does not have the file open any more.
     Closed,
     /// It was refused; contains the reason.

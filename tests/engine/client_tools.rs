@@ -2,7 +2,7 @@
 
 use crate::support;
 
-use edn_bridge::limits::TOOL_RESULT_BYTES;
+use edn_bridge::limits::{DIAGNOSTICS_TIME, TOOL_RESULT_BYTES};
 use edn_bridge::value::Owned;
 use support::guest::{Guest, socket};
 use support::{Bridge, Setup, accept, at, code, data, end_of_turn, is_event};
@@ -554,6 +554,97 @@ fn lock_of_the_client_itself_or_of_an_ended_editor_is_none() {
         bridge.ask("p", "prompt", "{:message \"go\"}");
         let edited = bridge.event("tool/result");
         assert!(!failed(&edited), "{lock}: {edited}");
+    }
+}
+
+/// A bridge whose model edits the file `a` twice, and whose client has it open and checks it.
+fn with_checked_file() -> (Setup, Bridge) {
+    let edit = |old: &str, new: &str| {
+        format!("{{:name \"edit\" :arguments {{:path \"a\" :edits [{{:old {old:?} :new {new:?}}}]}}}}")
+    };
+    let setup = Setup::new().script(&script(&[&edit("one", "two"), &edit("two", "three")])).arg("--yolo");
+    std::fs::write(setup.project().join("a"), "one\n").unwrap();
+    let mut bridge = setup.ready();
+    let path = setup.project().canonicalize().unwrap().join("a");
+    bridge.ask("r", "register_files", &format!("{{:files [{{:path {path:?} :diagnostics true}}]}}"));
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    (setup, bridge)
+}
+
+#[test]
+fn diagnostics_of_an_edited_file_end_its_result() {
+    let (_setup, mut bridge) = with_checked_file();
+    let mut asked = Vec::new();
+    let mut edited = |found: &str| {
+        let result = serving(&mut bridge, |action, _, _| {
+            asked.push(action.to_owned());
+            match action {
+                "diagnostics" => format!(":status \"ok\" :diagnostics [{found}]"),
+                _ => ":status \"closed\"".to_owned(),
+            }
+        });
+        assert!(!failed(&result), "{result}");
+        data(&result, "result-text").to_owned()
+    };
+    let found = r#"{:line 3 :severity "warning" :message "unused"}
+                   {:line 7 :column 2 :severity "error" :message "no\nsuch" :source "rustc"}"#;
+    let text = edited(found);
+    let list =
+        "\nDiagnostics in the user's editor that are new:\n7:2 error: no such (rustc)\n3 warning: unused";
+    assert!(text.ends_with(list), "{text}");
+    assert!(!edited("").contains("Diagnostics"));
+    // After the change is made, so that what is asked about is on disk.
+    assert_eq!(asked, ["write", "diagnostics", "write", "diagnostics"]);
+}
+
+#[test]
+fn silent_checker_holds_no_turn_and_is_told() {
+    let (setup, mut bridge) = with_checked_file();
+    let mut ends = 0;
+    for _ in 0..2 {
+        loop {
+            let frame = bridge.until(|frame| {
+                ["file/requested", "request/cancelled", "tool/result"]
+                    .iter()
+                    .any(|topic| is_event(frame, topic))
+            });
+            let id = at(&frame, &["data", "request-id"]).and_then(|id| id.as_str()).unwrap_or_default();
+            if is_event(&frame, "tool/result") {
+                assert!(!failed(&frame) && !data(&frame, "result-text").contains("Diagnostics"), "{frame}");
+                break;
+            }
+            if is_event(&frame, "request/cancelled") {
+                assert_eq!(data(&frame, "reason"), "timed-out");
+                ends += 1;
+            } else if data(&frame, "action") == "write" {
+                bridge.ask("f", "file_result", &format!("{{:request-id {id:?} :status \"closed\"}}"));
+            } else {
+                let most = i64::try_from(DIAGNOSTICS_TIME.as_millis()).unwrap();
+                assert!(at(&frame, &["data", "timeout-ms"]).unwrap().as_i64().unwrap() <= most, "{frame}");
+            }
+        }
+    }
+    assert_eq!(ends, 2);
+    assert_eq!(std::fs::read_to_string(setup.project().join("a")).unwrap(), "three\n");
+}
+
+#[test]
+fn client_that_checks_nothing_is_not_asked_for_diagnostics() {
+    let (_setup, mut bridge) = with_open_file(&[EDIT]);
+    let result = serving(&mut bridge, |action, text, _| match action {
+        "read" => unsaved("unsaved", "on disk\n"),
+        "write" => unsaved(text, "on disk\n"),
+        other => panic!("asked for {other}"),
+    });
+    assert!(!failed(&result), "{result}");
+    // Nor is anything of a wrong shape taken.
+    for found in ["[{:line 1}]", "[7]", r#"[{:line -1 :severity "error" :message "m"}]"#, "{}"] {
+        let refused = bridge.ask(
+            "f",
+            "file_result",
+            &format!("{{:request-id \"r\" :status \"ok\" :diagnostics {found}}}"),
+        );
+        assert_eq!(code(&refused), "request/invalid-params", "{found}");
     }
 }
 

@@ -3,11 +3,13 @@
 
 mod asking;
 mod delegate;
+mod diagnostics;
 mod jobs;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -28,7 +30,7 @@ use crate::engine::native::turn::Turn;
 use crate::engine::stage::{Point, Stage};
 use crate::event::question::QuestionKind;
 use crate::event::{Body, Event, FileEdit, ToolCall, ToolOutput};
-use crate::limits::{NOTING, PARALLEL_TOOLS};
+use crate::limits::{DIAGNOSTICS_TIME, NOTING, PARALLEL_TOOLS};
 use crate::message::{Block, EntryId, Message, Role, SessionId, TurnId, image};
 use crate::runner::sandbox::Sandbox;
 use crate::secret;
@@ -90,6 +92,8 @@ pub struct Batch<'t> {
     writer: Writer,
     /// The editors that each call need not ask again.
     closed: std::sync::Mutex<HashMap<Arc<str>, Arc<Closed>>>,
+    /// How long its calls may still wait for diagnostics, in all.
+    diagnostics_time: std::sync::Mutex<Duration>,
 }
 
 /// Runs one call that no model has made: judged and asked about like any, and shown, but not written.
@@ -429,6 +433,7 @@ impl<'t> Batch<'t> {
             permitted: None,
             writer: Writer::Model,
             closed: std::sync::Mutex::default(),
+            diagnostics_time: std::sync::Mutex::new(DIAGNOSTICS_TIME),
         }
     }
 
@@ -883,6 +888,7 @@ impl Batch<'_> {
             outcome.edit = noted.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
         self.followed_by_editors(call, plan).await;
+        self.add_diagnostics(call, plan, &mut outcome).await;
         outcome
     }
 

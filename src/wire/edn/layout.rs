@@ -189,6 +189,9 @@ fn body(body: &Body) -> Map<'_> {
                     map.put("text", text.as_ref());
                     map.put("expected", expected.as_ref());
                 }
+                FileAction::Diagnostics => {
+                    map.put("action", "diagnostics");
+                }
             }
             map.put("timeout-ms", u64::try_from(asked.timeout.as_millis()).map_or(Value::Nil, count));
             map

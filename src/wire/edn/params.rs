@@ -11,8 +11,8 @@ use crate::limits::{EDITOR_PATH_BYTES, ERROR_NAME_CHARS};
 use crate::message::{EntryId, SessionId, TurnId};
 use crate::secret::Secret;
 use crate::session::{
-    AnswerFields, ApiError, EditorText, FileAnswer, InAnswer, McpTyped, OfferedTool, OpenFile,
-    OpenFilesOfClient, Since,
+    AnswerFields, ApiError, EditorDiagnostic, EditorText, FileAnswer, InAnswer, McpTyped, OfferedTool,
+    OpenFile, OpenFilesOfClient, Severity, Since,
 };
 use crate::value::{Map, Value};
 
@@ -194,7 +194,7 @@ pub(super) fn mcp_typed(params: &Value<'_>) -> Result<McpTyped, ApiError> {
 }
 
 const FILE: &str = "a vector of {:path string :real-path string? :modified flag? :encoding string? :visited {:device int :inode int \
-                    :time int}?}, each path absolute";
+                    :time int}? :diagnostics flag?}, each path absolute";
 
 /// The params of `register_files`. Ignores unknown keys.
 ///
@@ -213,6 +213,7 @@ pub(super) fn open_files(params: &Value<'_>) -> Result<OpenFilesOfClient, ApiErr
             modified: present(file.get("modified")).map_or(Some(false), Value::as_bool)?,
             encoding: present(file.get("encoding")).map_or(Some(None), |value| name(value).map(Some))?,
             visited: present(file.get("visited")).map_or(Some(None), |value| stamp(value).map(Some))?,
+            is_checked: present(file.get("diagnostics")).map_or(Some(false), Value::as_bool)?,
         })
     };
     let files = params.get("files").and_then(Value::as_slice).unwrap_or_default().iter().map(read);
@@ -228,10 +229,34 @@ fn stamp(value: &Value<'_>) -> Option<FileStamp> {
     Some(FileStamp { device: natural("device")?, inode: natural("inode")?, time: number("time")? })
 }
 
+const DIAGNOSTICS: &str = "a vector of {:line int :column int? :severity \"error\", \"warning\" or \"note\" :message string \
+                           :source string?}";
+
+/// What a client's checkers report. Ignores unknown keys.
+fn diagnostics(params: &Value<'_>) -> Result<Vec<EditorDiagnostic>, ApiError> {
+    let read = |found: &Value<'_>| {
+        let natural = |key| {
+            let number = present(found.get(key)).and_then(Value::as_i64);
+            number.and_then(|number| u64::try_from(number).ok())
+        };
+        let text = |key| present(found.get(key)).and_then(Value::as_str);
+        Some(EditorDiagnostic {
+            line: natural("line")?,
+            column: natural("column"),
+            severity: Severity::parse(text("severity")?)?,
+            message: text("message")?.to_owned(),
+            source: text("source").map(str::to_owned),
+        })
+    };
+    let found = params.get("diagnostics").and_then(Value::as_slice);
+    let found = found.and_then(|found| found.iter().map(read).collect());
+    found.ok_or_else(|| ApiError::invalid_param("diagnostics", DIAGNOSTICS))
+}
+
 /// The answer in the params of `file_result`.
 ///
 /// # Errors
-/// `request/invalid-params` for an answer that has neither a text nor `:saved`.
+/// `request/invalid-params` for an answer that has neither a text nor `:saved`, and for diagnostics of a wrong shape.
 pub(super) fn file_answer(params: &Value<'_>) -> Result<FileAnswer, ApiError> {
     let text = |key| present(params.get(key)).and_then(Value::as_str);
     Ok(match text("status").unwrap_or_default() {
@@ -240,6 +265,7 @@ pub(super) fn file_answer(params: &Value<'_>) -> Result<FileAnswer, ApiError> {
         "failed" => FileAnswer::Failed(
             text("error-message").unwrap_or_default().chars().take(ERROR_NAME_CHARS).collect(),
         ),
+        _ if present(params.get("diagnostics")).is_some() => FileAnswer::Diagnostics(diagnostics(params)?),
         _ => match text("text") {
             Some(found) => FileAnswer::Text(EditorText {
                 text: found.into(),
