@@ -24,6 +24,7 @@
 (require 'edn-bridge-chat)
 (require 'edn-bridge-input)
 (require 'edn-bridge-buffers)
+(require 'edn-bridge-diagnostics)
 
 (defcustom edn-bridge-files-share t
   "Non-nil means that the agent works on the buffers of files that are open.
@@ -105,7 +106,10 @@ Where they are not shared, their buffers follow them all the same."
                 (not (edn-bridge-files--utf-8-p))
                 (list :encoding (symbol-name (coding-system-base
                                               (edn-bridge-files--coding)))))
-           (and visited (list :visited visited))))))
+           (and visited (list :visited visited))
+           (and edn-bridge-files-share
+                (edn-bridge-diagnostics-checked-p)
+                '(:diagnostics t))))))
     (sort (edn-bridge-files--open)
           (lambda (a b)
             (string-lessp (buffer-file-name a) (buffer-file-name b)))))))
@@ -260,20 +264,24 @@ Nothing is asked of the file system."
 (defun edn-bridge-files--on-requested (data)
   "Do what DATA of `file/requested' asks for, and answer."
   (let* ((conn edn-bridge-chat--conn)
+         (send (lambda (answer)
+                 (edn-bridge-rpc-request
+                  conn "file_result"
+                  (append (list :request-id (plist-get data :request-id)) answer)
+                  :on-success #'ignore
+                  ;; It may have been cancelled.
+                  :on-error #'ignore)))
          (answer (condition-case err
-                     (edn-bridge-files--answer data)
+                     (edn-bridge-files--answer data send)
                    ((error quit)
                     (list :status "failed"
                           :error-message (error-message-string err))))))
-    (edn-bridge-rpc-request
-     conn "file_result"
-     (append (list :request-id (plist-get data :request-id)) answer)
-     :on-success #'ignore
-     ;; It may have been cancelled.
-     :on-error #'ignore)))
+    (when answer
+      (funcall send answer))))
 
-(defun edn-bridge-files--answer (data)
-  "Do what DATA of `file/requested' asks for; return what to answer."
+(defun edn-bridge-files--answer (data send)
+  "Do what DATA of `file/requested' asks for; return what to answer.
+Return nil if SEND is called with the answer later."
   (let ((buffer (edn-bridge-buffers-visiting (plist-get data :path)))
         (chat (current-buffer)))
     (if (not (and buffer
@@ -283,9 +291,25 @@ Nothing is asked of the file system."
       (with-current-buffer buffer
         (pcase (edn-bridge-chat-word (plist-get data :action))
           ("read" (edn-bridge-files--shown))
-          ("write" (edn-bridge-files--write data chat))
+          ("write"
+           (edn-bridge-diagnostics-note (plist-get data :turn-id))
+           (edn-bridge-files--write data chat))
+          ("diagnostics" (edn-bridge-files--check data send))
           (_
            '(:status "failed" :error-message "Emacs does not know how")))))))
+
+(defun edn-bridge-files--check (data send)
+  "Have this buffer checked for DATA of `file/requested'.
+SEND is called with the answer before the time for it is over."
+  (if (not (edn-bridge-diagnostics-checked-p))
+      '(:status "closed")
+    (edn-bridge-diagnostics-ask
+     (plist-get data :turn-id)
+     ;; The way of the answer takes a moment too.
+     (* 0.9 (/ (or (plist-get data :timeout-ms) 0) 1000.0))
+     (lambda (new)
+       (funcall send (list :status "ok" :diagnostics new))))
+    nil))
 
 (defun edn-bridge-files--shown ()
   "Return the text of this buffer as an answer."

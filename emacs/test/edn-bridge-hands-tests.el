@@ -250,6 +250,123 @@ file a.el, which has TEXT."
                             (cdr buffer-undo-list)))
         (should (equal (buffer-string) old))))))
 
+;;;; Diagnostics
+
+(defvar edn-bridge-hands-tests-late nil
+  "Calls the report function of a checker that is slow, or nil.")
+
+(defun edn-bridge-hands-tests-checker (report &rest _)
+  "Report each \"bad\" of this buffer as an error to REPORT, and each \"odd\"."
+  (let ((found nil)
+        (buffer (current-buffer)))
+    (save-excursion
+      (goto-char (point-min))
+      (while (re-search-forward "\\(bad\\)\\|odd" nil t)
+        (push (flymake-make-diagnostic
+               buffer (match-beginning 0) (match-end 0)
+               (if (match-beginning 1) :error :note)
+               (format "%s is here" (match-string 0)))
+              found)))
+    (if edn-bridge-hands-tests-late
+        (setq edn-bridge-hands-tests-late (lambda () (funcall report found)))
+      (funcall report found))))
+
+(defmacro edn-bridge-hands-tests-checked (spec &rest body)
+  "Run BODY in a chat with a checked file, as SPEC says: see above."
+  (declare (indent 1) (debug t))
+  (pcase-let ((`(,conn ,sent ,visiting ,text) spec))
+    `(edn-bridge-hands-tests-with-file (,conn ,sent ,visiting ,text)
+       (let ((edn-bridge-hands-tests-late nil)
+             (inhibit-message t))
+         (with-current-buffer ,visiting
+           (fundamental-mode)
+           (setq-local flymake-diagnostic-functions
+                       '(edn-bridge-hands-tests-checker))
+           (flymake-mode 1)
+           (flymake-start))
+         (edn-bridge-files-tell)
+         ,@body))))
+
+(defun edn-bridge-hands-tests-found (conn sent file turn)
+  "Ask on CONN for what is new in FILE in TURN.
+SENT returns the frames that were sent; return the answer's diagnostics."
+  (edn-bridge-test-event
+   conn "file/requested" :session-id "s1" :request-id "d1" :turn-id turn
+   :action "diagnostics" :path file :timeout-ms 5000)
+  (let ((answer nil))
+    (with-timeout (10 (error "No answer"))
+      (while (not (equal "d1" (plist-get
+                               (setq answer (edn-bridge-hands-tests-params
+                                             (funcall sent) "file_result"))
+                               :request-id)))
+        (accept-process-output nil 0.02)))
+    (append (plist-get answer :diagnostics) nil)))
+
+(defmacro edn-bridge-hands-tests-made (turn text)
+  "Have the agent give the file of the test TEXT in TURN, and return what is new."
+  `(progn
+     (edn-bridge-hands-tests-file "write" :turn-id ,turn :text ,text)
+     (edn-bridge-hands-tests-saved ,text)
+     (setq sent nil)
+     (edn-bridge-hands-tests-found conn (lambda () sent) file ,turn)))
+
+(ert-deftest edn-bridge-diagnostics-new-ones-are-told-once ()
+  (edn-bridge-hands-tests-checked (conn sent visiting "bad\n")
+    (should (eq t (plist-get (aref (plist-get (edn-bridge-hands-tests-params
+                                               sent "register_files")
+                                              :files)
+                                   0)
+                             :diagnostics)))
+    ;; What was there before is not new, also where it stands elsewhere now.
+    (should (equal (edn-bridge-hands-tests-made "t1" "odd\n x bad\nbad\n")
+                   '((:line 1 :column 1 :severity "note" :message "odd is here")
+                     (:line 3 :column 1 :severity "error"
+                            :message "bad is here"))))
+    (should-not (edn-bridge-hands-tests-made "t1" "odd\nbad\nbad\n;\n"))
+    (should-not (edn-bridge-hands-tests-made "t1" "fine\n"))
+    (should (= 1 (length (edn-bridge-hands-tests-made "t1" "bad\n"))))
+    ;; What the user has made between two turns is not the agent's.
+    (with-current-buffer visiting
+      (goto-char (point-max))
+      (insert "bad\n")
+      (flymake-start))
+    (edn-bridge-hands-tests-file
+     "write" :turn-id "t2" :text "bad\nbad\n\n"
+     :expected (edn-bridge-hands-tests-digest "bad\nbad\n"))
+    (setq sent nil)
+    (should-not (edn-bridge-hands-tests-found conn (lambda () sent) file "t2"))))
+
+(ert-deftest edn-bridge-diagnostics-of-a-slow-checker-come-later ()
+  (edn-bridge-hands-tests-checked (conn sent visiting "fine\n")
+    (setq edn-bridge-hands-tests-late #'ignore)
+    (edn-bridge-hands-tests-file "write" :turn-id "t1" :text "bad\n")
+    (edn-bridge-hands-tests-saved "bad\n")
+    (setq sent nil)
+    (edn-bridge-test-event
+     conn "file/requested" :session-id "s1" :request-id "d0" :turn-id "t1"
+     :action "diagnostics" :path file :timeout-ms 10)
+    (with-timeout (10 (error "No answer"))
+      (while (not sent) (accept-process-output nil 0.02)))
+    (should (equal (edn-bridge-hands-tests-params sent "file_result")
+                   '(:request-id "d0" :status "ok" :diagnostics [])))
+    (with-current-buffer visiting (funcall edn-bridge-hands-tests-late))
+    (setq edn-bridge-hands-tests-late nil)
+    (should (equal (mapcar (lambda (one) (plist-get one :message))
+                           (edn-bridge-hands-tests-made "t1" "\nbad\n"))
+                   '("bad is here")))))
+
+(ert-deftest edn-bridge-diagnostics-unless-the-user-says-no ()
+  (let ((edn-bridge-diagnostics-share nil))
+    (edn-bridge-hands-tests-checked (conn sent visiting "fine\n")
+      (should-not (plist-member
+                   (aref (plist-get (edn-bridge-hands-tests-params
+                                     sent "register_files")
+                                    :files)
+                         0)
+                   :diagnostics))
+      (should (equal (edn-bridge-hands-tests-file "diagnostics")
+                     '(:request-id "r1" :status "closed"))))))
+
 (ert-deftest edn-bridge-files-write-makes-no-lock-and-asks-nothing ()
   (edn-bridge-hands-tests-with-file (conn sent visiting "one\n")
     (let ((lock (expand-file-name ".#a.el" folder)))

@@ -586,8 +586,7 @@ fn diagnostics_of_an_edited_file_end_its_result() {
         assert!(!failed(&result), "{result}");
         data(&result, "result-text").to_owned()
     };
-    let found = r#"{:line 3 :severity "warning" :message "unused"}
-                   {:line 7 :column 2 :severity "error" :message "no\nsuch" :source "rustc"}"#;
+    let found = r#"{:line 3 :severity "warning" :message "unused"} {:line 7 :column 2 :severity "error" :message "no\nsuch" :source "rustc"}"#;
     let text = edited(found);
     let list =
         "\nDiagnostics in the user's editor that are new:\n7:2 error: no such (rustc)\n3 warning: unused";
