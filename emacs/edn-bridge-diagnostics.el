@@ -15,6 +15,8 @@
 ;;; Code:
 
 (require 'cl-lib)
+(require 'seq)
+(require 'warnings)
 (require 'edn-bridge-edn)
 
 (defcustom edn-bridge-diagnostics-share t
@@ -110,16 +112,25 @@ These are t if no checker had reported.")
                  '(finished)))))
 
 (defun edn-bridge-diagnostics--now ()
-  "Return what the checkers report on this buffer now, a list of plists."
-  (save-excursion
-    (save-restriction
-      (widen)
-      (append
-       (and (bound-and-true-p flymake-mode)
-            (mapcar #'edn-bridge-diagnostics--of-flymake (flymake-diagnostics)))
-       (and (bound-and-true-p flycheck-mode)
-            (delq nil (mapcar #'edn-bridge-diagnostics--of-flycheck
-                              (bound-and-true-p flycheck-current-errors))))))))
+  "Return what the checkers report on this buffer now, a list of plists.
+It is in the order of the places."
+  (let ((found
+         (save-excursion
+           (save-restriction
+             (widen)
+             (append
+              (and (bound-and-true-p flymake-mode)
+                   (mapcar #'edn-bridge-diagnostics--of-flymake
+                           (flymake-diagnostics)))
+              (and (bound-and-true-p flycheck-mode)
+                   (delq nil
+                         (mapcar #'edn-bridge-diagnostics--of-flycheck
+                                 (bound-and-true-p
+                                  flycheck-current-errors)))))))))
+    (cl-flet ((place (diagnostic)
+                (+ (* 100000 (plist-get diagnostic :line))
+                   (min 99999 (or (plist-get diagnostic :column) 0)))))
+      (sort found (lambda (a b) (< (place a) (place b)))))))
 
 (defun edn-bridge-diagnostics--text (text)
   "Return TEXT without properties and not too long."

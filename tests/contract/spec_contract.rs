@@ -169,6 +169,8 @@ fn config_values() {
         ("client-tools.longest_seconds", limits::CLIENT_TOOL_LONGEST.as_secs().to_string()),
         ("client-tools.files_of_client", limits::CLIENT_FILES.to_string()),
         ("client-tools.file_seconds", limits::CLIENT_FILE_TIME.as_secs().to_string()),
+        ("client-tools.diagnostics_seconds", limits::DIAGNOSTICS_TIME.as_secs().to_string()),
+        ("client-tools.diagnostics_shown", limits::DIAGNOSTICS.to_string()),
         ("agents.agents", limits::AGENTS.to_string()),
         ("agents.starts", limits::AGENT_STARTS.to_string()),
         ("agents.hello_seconds", limits::AGENT_HELLO_WAIT.as_secs().to_string()),
