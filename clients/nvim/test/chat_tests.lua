@@ -434,6 +434,91 @@ return function(test, support)
     end)
   end
 
+  --- A language server that reports each "bad" of a text as an error, and nothing of one with "slow".
+  local function serve(buffer)
+    local function report(dispatchers, document, text)
+      local found = {}
+      for place, line in ipairs(vim.split(text, '\n')) do
+        local at = line:find('bad', 1, true)
+        if at then
+          local range = { start = { line = place - 1, character = at - 1 }, ['end'] = { line = place - 1, character = at } }
+          found[#found + 1] = { range = range, severity = 1, source = 'test', message = 'bad is here' }
+        end
+      end
+      if not text:find('slow', 1, true) then
+        vim.schedule(function()
+          dispatchers.notification('textDocument/publishDiagnostics', { uri = document.uri, diagnostics = found })
+        end)
+      end
+    end
+    return vim.lsp.start({
+      name = 'edn-bridge-test',
+      cmd = function(dispatchers)
+        local closing = false
+        return {
+          request = function(method, _, callback)
+            local sync = { openClose = true, change = 1, save = {} }
+            callback(nil, method == 'initialize' and { capabilities = { textDocumentSync = sync } } or vim.NIL)
+            return true, 1
+          end,
+          notify = function(method, params)
+            if method == 'textDocument/didOpen' then
+              report(dispatchers, params.textDocument, params.textDocument.text)
+            elseif method == 'textDocument/didChange' then
+              report(dispatchers, params.textDocument, params.contentChanges[1].text)
+            end
+            return true
+          end,
+          is_closing = function()
+            return closing
+          end,
+          terminate = function()
+            closing = true
+          end,
+        }
+      end,
+    }, { bufnr = buffer })
+  end
+
+  test('diagnostics_that_are_new_end_the_result_of_an_edit', function()
+    local function edit(old, new)
+      return ('{:steps [{:tool-call {:name "edit" :arguments {:path "a.txt" :edits [{:old "%s" :new "%s"}]}}}]}'):format(
+        old, new)
+    end
+    local chat = open(('{:turns [%s %s %s {:steps [{:delta "Done."}]}]}'):format(
+      edit('one', 'bad\\nbad two'), edit('two', 'three'), edit('three', 'slow bad')), nil)
+    support.write(chat.project .. '/a.txt', 'bad\none\n')
+    vim.cmd('split ' .. chat.project .. '/a.txt')
+    local buffer = vim.api.nvim_get_current_buf()
+    serve(buffer)
+    support.wait('the first report', function()
+      return #vim.diagnostic.get(buffer) == 1
+    end)
+    replace(require('edn-bridge.questions'), 'show', function(_, _, answer)
+      vim.schedule(function()
+        answer({ status = 'accepted' })
+      end)
+      return vim.api.nvim_create_buf(false, true)
+    end)
+    local results = {}
+    local tool = chat.transcript.tool
+    chat.transcript.tool = function(self, id, mark, summary, details)
+      if details then
+        results[#results + 1] = details
+      end
+      return tool(self, id, mark, summary, details)
+    end
+    chat:request('set_mode', { mode = 'yolo' })
+    send(chat, 'Edit.')
+    wait_for(chat, 'Done.')
+    local list = 'Diagnostics in the user\'s editor that are new:\n'
+    assert(results[1]:find(list .. '2:1 error: bad is here (test)\n3:1 error: bad is here (test)\n', 1, true), results[1])
+    assert(not results[2]:find('Diagnostics', 1, true), results[2])
+    assert(not results[3]:find('Diagnostics', 1, true), results[3])
+    -- The buffer has followed its file.
+    support.same(lines(buffer), 'bad\nbad\nbad slow bad')
+  end)
+
   --- Questions that no scripted model asks, by their payloads: what is shown, and what a key answers.
   for name, case in pairs({
     confirm = { { prompt = 'Delete all?' }, 'n', { ok = false } },

@@ -1,4 +1,5 @@
 --- The chat of a folder: a transcript, a draft below it, and a connection. Events become text; keys become requests.
+local diagnostics = require('edn-bridge.diagnostics')
 local questions = require('edn-bridge.questions')
 local rpc = require('edn-bridge.rpc')
 local transcript = require('edn-bridge.transcript')
@@ -6,7 +7,7 @@ local transcript = require('edn-bridge.transcript')
 local M = {}
 
 M.TOPICS = {
-  'assistant/delta', 'assistant/message', 'user/message', 'tool/executing', 'tool/result', 'turn/ended', 'turn/retry',
+  'assistant/delta', 'assistant/message', 'user/message', 'tool/start', 'tool/executing', 'tool/result', 'turn/ended', 'turn/retry',
   'interaction/requested', 'interaction/answered', 'session/updated', 'session/rehydrated', 'command-result',
   'ui/frontend-action-requested', 'ui/notification', 'messages/replaced', 'error',
 }
@@ -67,6 +68,14 @@ end
 
 on['user/message'] = function(chat, data)
   chat.transcript:say('You', text_of(data))
+end
+
+on['tool/start'] = function(chat)
+  chat.diagnostics:tell()
+end
+
+on['file/requested'] = function(chat, data)
+  chat.diagnostics:answer(data)
 end
 
 on['tool/executing'] = function(chat, data)
@@ -231,6 +240,10 @@ function Chat:connect(session_id)
         return connection:close()
       end
       self:request('subscribe', { topics = M.TOPICS }, function()
+        self.diagnostics = diagnostics.new(self.cwd, function(op, params)
+          -- A bridge of an earlier version has no such op, and a request may have been cancelled.
+          self.connection:request(op, params)
+        end)
         if session_id then
           self:request('switch_session', { ['session-id'] = session_id })
         end
@@ -274,6 +287,7 @@ function Chat:send()
   elseif not self.ready then
     return vim.notify('The chat is not connected.', vim.log.levels.WARN)
   end
+  self.diagnostics:tell()
   local op = self.state['is-streaming'] and 'steer' or 'prompt'
   vim.api.nvim_buf_set_lines(self.draft, 0, -1, false, {})
   self.connection:request(op, { message = text }, function(err)
