@@ -127,7 +127,7 @@ impl ClientFiles {
         holders
     }
 
-    /// What the checkers of a client report of a file that is new since the turn's first change of it, within a time. Nothing
+    /// The diagnostics of a client's checkers for a file that are new since the turn's first change of it, within a time. Nothing
     /// if no client that has the file open checks it, or none answers.
     pub async fn diagnostics(
         &self,

@@ -59,7 +59,7 @@ pub enum FileAction {
         /// The digest of the text that it replaces.
         expected: Arc<str>,
     },
-    /// What its checkers report that is new since the turn's first change of it.
+    /// The diagnostics of its checkers that are new since the turn's first change of it.
     Diagnostics,
 }
 

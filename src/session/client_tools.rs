@@ -74,7 +74,7 @@ pub struct EditorText {
     pub is_final: bool,
 }
 
-/// What a checker of a client reports of a file.
+/// A report of a checker of a client on a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EditorDiagnostic {
     /// The line, from 1.
@@ -83,7 +83,7 @@ pub struct EditorDiagnostic {
     pub column: Option<u64>,
     /// How bad it is.
     pub severity: Severity,
-    /// What the checker says.
+    /// The checker's message.
     pub message: String,
     /// The checker, if the client knows it.
     pub source: Option<String>,
@@ -123,7 +123,7 @@ pub enum FileAnswer {
     Text(EditorText),
     /// The file's text is not the one that was to be replaced.
     Changed,
-    /// What the file's checkers report that is new.
+    /// The new diagnostics of the file's checkers.
     Diagnostics(Vec<EditorDiagnostic>),
     /// The client does not have the file open any more.
     Closed,

@@ -232,7 +232,7 @@ fn stamp(value: &Value<'_>) -> Option<FileStamp> {
 const DIAGNOSTICS: &str = "a vector of {:line int :column int? :severity \"error\", \"warning\" or \"note\" :message string \
                            :source string?}";
 
-/// What a client's checkers report. Ignores unknown keys.
+/// The diagnostics of a client's checkers. Ignores unknown keys.
 fn diagnostics(params: &Value<'_>) -> Result<Vec<EditorDiagnostic>, ApiError> {
     let read = |found: &Value<'_>| {
         let natural = |key| {

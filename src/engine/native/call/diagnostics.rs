@@ -1,4 +1,4 @@
-//! What an attached editor's checkers report of a file that a call has changed, as a short list in the call's result. Starts
+//! Diagnostics of an attached editor for a file that a call has changed, as a short list in the call's result. Starts
 //! no checker: editors have them.
 
 use std::path::Path;
@@ -26,7 +26,7 @@ impl Batch<'_> {
         }
     }
 
-    /// What is new of a file. Takes its time from that of the answer.
+    /// Those that are new. Takes its time from that of the answer.
     async fn diagnostics(&self, call: &Arc<ToolCall>, path: &Path) -> Vec<EditorDiagnostic> {
         let left = || self.diagnostics_time.lock().unwrap_or_else(PoisonError::into_inner);
         let (turn, patience) = (self.turn, *left());
