@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -67,6 +68,63 @@ fn manual_has_every_page() {
     let missing: Vec<_> =
         pages.iter().filter(|page| !readme.contains(&format!("docs/{}", page.to_string_lossy()))).collect();
     assert!(missing.is_empty(), "tests/make/dist.sh reads the manual's chapters there: {missing:?}");
+}
+
+#[test]
+fn wheel_and_npm_package_carry_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (program, licences) = (at("program"), at("licences.txt"));
+    fs::write(&program, "#!/bin/sh\necho it runs\n").unwrap();
+    fs::write(&licences, "serde 1: MIT\n").unwrap();
+    let python = |arguments: &[&str]| {
+        Command::new("python3")
+            .args(arguments)
+            .env("SOURCE_DATE_EPOCH", "1700000000")
+            .current_dir(root())
+            .output()
+    };
+    let Ok(_) = python(&["--version"]) else {
+        eprintln!("NOT TRIED: python3 (Debian: python3-minimal) is missing");
+        return;
+    };
+    let ran = |arguments: &[&str]| {
+        let output = python(arguments).unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let made = |kind: &str, into: &str| {
+        fs::create_dir_all(at(into)).unwrap();
+        let (program, licences, into) = (text(&program), text(&licences), at(into));
+        let target = "x86_64-unknown-linux-musl";
+        let name = ran(&["packaging/pip_npm.py", kind, &program, "1.2.3", target, &licences, &text(&into)]);
+        into.join(name)
+    };
+    let (wheel, npm) = (made("wheel", "first"), made("npm", "first"));
+    for (first, second) in [(&wheel, made("wheel", "second")), (&npm, made("npm", "second"))] {
+        assert_eq!(fs::read(first).unwrap(), fs::read(&second).unwrap(), "{}", second.display());
+    }
+    ran(&["-m", "zipfile", "-e", &text(&wheel), &text(&at("wheel"))]);
+    ran(&["-m", "tarfile", "-e", &text(&npm), &text(&at("npm"))]);
+    let carried = fs::read(&program).unwrap();
+    for place in ["wheel/edn_bridge-1.2.3.data/scripts/edn-bridge", "npm/package/bin/edn-bridge"] {
+        assert_eq!(fs::read(at(place)).unwrap(), carried, "{place}");
+    }
+    let info = at("wheel/edn_bridge-1.2.3.dist-info");
+    let record = fs::read_to_string(info.join("RECORD")).unwrap();
+    for entry in ["METADATA", "WHEEL", "RECORD", "licenses/licences-of-dependencies.txt"] {
+        assert!(info.join(entry).is_file() && record.contains(&format!("/{entry},")), "{entry}: {record}");
+    }
+    let about = fs::read(at("npm/package/package.json")).unwrap();
+    let about: serde_json::Value = serde_json::from_slice(&about).unwrap();
+    assert_eq!(
+        (about["bin"]["edn-bridge"].as_str(), about["cpu"][0].as_str()),
+        (Some("bin/edn-bridge"), Some("x64"))
+    );
+    assert_eq!(about["scripts"], serde_json::Value::Null, "nothing runs when it is installed");
+    let mode = fs::metadata(at("npm/package/bin/edn-bridge")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o755);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 # Installs each artefact of `make dist` in an empty folder and tries it there.
 . tests/make/common.sh
 
-packages emacs dist-check
+packages emacs dist-check node
 DIST=$CARGO_TARGET_DIR/dist
 VERSION=$(cargo pkgid --locked | sed 's/.*[@#]//')
 [ -e "$DIST/SHA256SUMS" ] || die 'there is nothing to check; run: make dist'
@@ -62,6 +62,24 @@ tree() {
       (info \"(edn-bridge)Models and keys\") (search-forward \"embedded\")
       (info \"(edn-bridge)A real model\") (Info-follow-reference \"Models and keys\") (princ Info-current-node))" |
       grep 'Models and keys' >/dev/null
+}
+
+# Each wheel, in an environment of its own. pipx does the same, and puts a link to the program elsewhere.
+wheels() {
+  local wheel place=0
+  for wheel in "$DIST"/edn_bridge-*.whl; do
+    place=$((place + 1))
+    python3 -m venv "$work/wheel-$place" &&
+      "$work/wheel-$place/bin/pip" install --quiet --disable-pip-version-check --no-index "$wheel" &&
+      answers "$work" env "HOME=$work" EDN_BRIDGE_DAEMON=never "$work/wheel-$place/bin/edn-bridge" &&
+      "$work/wheel-$place/bin/pip" uninstall --quiet --yes edn-bridge && [ ! -e "$work/wheel-$place/bin/edn-bridge" ] ||
+      return 1
+  done
+}
+
+npm_package() {
+  HOME=$work npm install --silent --no-update-notifier --offline --global --prefix "$work/npm" "$DIST/edn-bridge-$VERSION-npm.tgz" &&
+    answers "$work" env "HOME=$work" EDN_BRIDGE_DAEMON=never "$work/npm/bin/edn-bridge"
 }
 
 # The Emacs package, as a person installs it who has nothing else.
@@ -129,6 +147,10 @@ step 'the crates' cargo package --workspace --locked $INNER
 step 'checksums' sums
 step 'the archives' archives
 step 'the Emacs package in an empty folder' emacs_tar
+if python3 -m venv "$work/venv" >"$LOGS/venv.log" 2>&1; then step 'the wheels in environments of their own' wheels
+else say '-- LEFT OUT: the wheels, because python3 cannot make environments (Debian: python3-venv)'; fi
+if has npm; then step 'the npm package in an empty folder' npm_package
+else say '-- LEFT OUT: the npm package, because npm is missing'; fi
 if [ "$(id -u)" -eq 0 ]; then
   if compgen -G "$DIST/*-musl.tar.gz" >/dev/null; then step 'the static program in an empty root' static
   else say '-- LEFT OUT: the static program, because it was not built'; fi

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds into target/dist what is handed out: archives of the program, a Debian package, the Emacs package, and for each
-# program an SBOM and the licences of all that it contains. docs/installing.md lists them. STATIC=only and STATIC=no
-# build one of the two programs.
+# Builds into target/dist what is handed out: archives of the program, a Debian package, wheels, an npm package, the Emacs
+# package, and for each program an SBOM and the licences of all that it contains. docs/installing.md lists them.
+# STATIC=only and STATIC=no build one of the two programs.
 . tests/make/common.sh
 
 has cargo || die 'cargo was not found; install Rust from https://rustup.rs and try again'
 # Each of the two programs has needs of its own.
-purposes='emacs dist' needed='emacs pandoc makeinfo'
+purposes='emacs dist' needed='emacs pandoc makeinfo python3'
 [ "${STATIC:-}" = only ] || { purposes+=' model dist-debian'; needed+=' dpkg dpkg-deb dpkg-shlibdeps'; }
 [ "${STATIC:-}" = no ] || { purposes+=' dist-static'; needed+=' musl-gcc'; }
 packages $purposes
@@ -76,6 +76,11 @@ archive() {
   pack "$work" "$name" | gzip -9n >"$DIST/$name.tar.gz"
 }
 
+# carried wheel|npm TARGET: a package that carries the program, for the people who install with pipx or npm.
+carried() {
+  python3 packaging/pip_npm.py "$1" "$built" "$VERSION" "$2" "$DIST/edn-bridge-$VERSION-$2.licences.txt" "$DIST"
+}
+
 # The package has the Emacs package too, where Debian's Emacs finds packages.
 debian() {
   local root=$work/debian/edn-bridge arch elpa size depends date
@@ -117,6 +122,9 @@ if [ "${STATIC:-}" != only ]; then
   else say '-- without the embedded model: its tools are missing'; build "$host" $SMALL; fi
   native=$built
   step "the archive for $host" archive "$host"
+  step "the wheel for $host" carried wheel "$host"
+  # npm takes one program for all C libraries.
+  [ "${STATIC:-}" != no ] || step "the npm package for $host" carried npm "$host"
   step 'the Debian package' debian "$host"
 fi
 if [ "${STATIC:-}" != no ]; then
@@ -125,6 +133,8 @@ if [ "${STATIC:-}" != no ]; then
   build "$static" $SMALL
   native=${native:-$built}
   step "the archive for $static" archive "$static"
+  step "the wheel for $static" carried wheel "$static"
+  step "the npm package for $static" carried npm "$static"
   sed "s/@NAME@/edn-bridge-$VERSION-$static/" packaging/Containerfile.static >"$DIST/Containerfile.static"
 fi
 cp packaging/Containerfile "$DIST/Containerfile"
