@@ -5,7 +5,6 @@
 //! time limits; does not know what is asked or answered.
 
 use std::borrow::Cow;
-use std::error::Error as _;
 use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -14,7 +13,10 @@ pub use reqwest::header;
 pub use reqwest::{Client, Error as RequestError, RequestBuilder, Response, StatusCode, Url};
 
 use crate::limits::{HTTP_CONNECT, HTTP_KEEP};
+use error::cause_of;
+pub use error::{CertificateFault, HttpError};
 
+mod error;
 pub mod host;
 pub mod web;
 
@@ -27,20 +29,6 @@ pub struct Http {
     plain: OnceLock<Client>,
     /// With encryption, judged by the system's certificates.
     encrypted: OnceLock<Client>,
-}
-
-/// Why a server could not be asked, or did not answer to the end.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum HttpError {
-    /// The request cannot be made at all; the same again will fail again.
-    #[error("{0}")]
-    Impossible(String),
-    /// The connection could not be made or was lost.
-    #[error("{0}")]
-    Lost(String),
-    /// Nothing came for so long.
-    #[error("nothing came for {} seconds", .0.as_secs_f32())]
-    Silent(Duration),
 }
 
 impl Http {
@@ -125,7 +113,7 @@ pub fn without_keys(text: &str) -> Cow<'_, str> {
 pub async fn send(request: RequestBuilder, patience: Duration) -> Result<Response, HttpError> {
     match tokio::time::timeout(patience, request.send()).await {
         Ok(Ok(response)) => Ok(response),
-        Ok(Err(error)) => Err(sort(&error)),
+        Ok(Err(error)) => Err((&error).into()),
         Err(_) => Err(HttpError::Silent(patience)),
     }
 }
@@ -140,7 +128,7 @@ pub async fn more(
 ) -> Result<Option<impl AsRef<[u8]>>, HttpError> {
     match tokio::time::timeout(patience, response.chunk()).await {
         Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(error)) => Err(sort(&error)),
+        Ok(Err(error)) => Err((&error).into()),
         Err(_) => Err(HttpError::Silent(patience)),
     }
 }
@@ -167,37 +155,6 @@ pub async fn whole(response: &mut Response, limit: usize, patience: Duration) ->
         Ok(read) => read.map(|()| body),
         Err(_) => Err(HttpError::Silent(patience)),
     }
-}
-
-fn sort(error: &reqwest::Error) -> HttpError {
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        // A certificate that is wrong now will be wrong a second later, as will a host that may not be reached.
-        if inner.is::<rustls::Error>() || inner.is::<host::PrivateHost>() {
-            return HttpError::Impossible(cause_of(error));
-        }
-        cause = inner.source().or_else(|| {
-            let io = inner.downcast_ref::<std::io::Error>()?;
-            io.get_ref().map(|error| error as &(dyn std::error::Error + 'static))
-        });
-    }
-    match error.is_builder() {
-        true => HttpError::Impossible(cause_of(error)),
-        false => HttpError::Lost(cause_of(error)),
-    }
-}
-
-/// What went wrong, innermost: the outer errors only say that something did. Never the address, which may
-/// hold what is nobody's business.
-fn cause_of(error: &reqwest::Error) -> String {
-    let mut innermost: &dyn std::error::Error = error;
-    while let Some(inner) = innermost.source() {
-        innermost = inner;
-    }
-    if std::ptr::addr_eq(innermost, error) {
-        return if error.is_connect() { "no connection" } else { "the request failed" }.to_owned();
-    }
-    innermost.to_string()
 }
 
 #[cfg(test)]

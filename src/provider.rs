@@ -184,12 +184,14 @@ pub struct ProviderError {
     pub limit: Option<u64>,
     /// The message of the conversation that the server refused, if it has said so.
     pub refused: Option<EntryId>,
+    /// What the message ends with: what helps, where the cause of a failed request says that.
+    pub advice: Option<&'static str>,
 }
 
 impl ProviderError {
     /// An error of that kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), limit: None, refused: None }
+        Self { kind, message: message.into(), limit: None, refused: None, advice: None }
     }
 
     /// Whether the same call may succeed later, so that a retry makes sense.

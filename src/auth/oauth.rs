@@ -361,8 +361,13 @@ fn sort<T: oauth2::ErrorResponseType + fmt::Display + 'static>(
             };
             OauthError::Refused(sent.redact(&text).into_owned())
         }
-        RequestTokenError::Request(HttpError::Impossible(why)) => OauthError::Refused(format!("{why}.")),
-        RequestTokenError::Request(error) => OauthError::Passing(error.to_string()),
+        RequestTokenError::Request(error) => {
+            let advice = error.advice().map(|advice| format!(". {advice}"));
+            match error.lasts() {
+                true => OauthError::Refused(format!("{error}{}", advice.as_deref().unwrap_or("."))),
+                false => OauthError::Passing(format!("{error}{}", advice.unwrap_or_default())),
+            }
+        }
         RequestTokenError::Parse(..) => OauthError::Refused("the server's answer cannot be read.".to_owned()),
         RequestTokenError::Other(_) => OauthError::Refused("the server gave no tokens in time.".to_owned()),
     }

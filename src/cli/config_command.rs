@@ -11,7 +11,7 @@ use clap::Subcommand;
 use edn_bridge::clock::{Clock, SystemClock};
 use edn_bridge::config::{Layers, Settings};
 use edn_bridge::engine::{Providers, named_model};
-use edn_bridge::hook::{Hooks, Source};
+use edn_bridge::hook::{HookError, Hooks, Source};
 use edn_bridge::mcp;
 use edn_bridge::peer::Source as PeerSource;
 use edn_bridge::private;
@@ -103,22 +103,30 @@ pub(super) fn mistakes(layers: &Layers) -> Vec<Mistake> {
     found.extend(rules.map(|(at, problem, rule)| {
         mistake(at < layers.own_rules, format!("{}: {problem}: {}", rule.place, rule.value))
     }));
-    let hooks = layers.hooks.iter().map(|hook| Source {
+    found.extend(hooks_of(layers).err().map(|problem| mistake(true, format!(":hooks: {problem}"))));
+    let problems = servers_of(layers).problems;
+    found.extend(problems.iter().map(|problem| mistake(true, format!(":mcp: {problem}"))));
+    found
+}
+
+/// The hooks of the files.
+pub(super) fn hooks_of(layers: &Layers) -> Result<Hooks, HookError> {
+    Hooks::read(layers.hooks.iter().map(|hook| Source {
         value: &hook.value,
         root: hook.root.as_deref(),
         sealed: &hook.sealed,
-    });
-    found.extend(Hooks::read(hooks).err().map(|problem| mistake(true, format!(":hooks: {problem}"))));
-    let servers = layers.mcp.iter().map(|servers| {
+    }))
+}
+
+/// The MCP servers of the files.
+pub(super) fn servers_of(layers: &Layers) -> mcp::Settings {
+    mcp::Settings::read(layers.mcp.iter().map(|servers| {
         let source = match servers.root {
             Some(_) => PeerSource::Project(servers.from.clone()),
             None => PeerSource::User(servers.from.clone()),
         };
         (source, &servers.value)
-    });
-    let problems = mcp::Settings::read(servers).problems;
-    found.extend(problems.iter().map(|problem| mistake(true, format!(":mcp: {problem}"))));
-    found
+    }))
 }
 
 fn check(options: &Options) -> Exit {

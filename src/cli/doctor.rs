@@ -17,6 +17,8 @@ use edn_bridge::edn;
 use edn_bridge::engine::{self, Providers};
 use edn_bridge::http;
 use edn_bridge::limits::LISTING_BYTES;
+use edn_bridge::mcp::ServerTransport;
+use edn_bridge::peer::missing;
 use edn_bridge::private;
 use edn_bridge::provider::choice::ModelChoice;
 use edn_bridge::provider::embedded::{self, ModelFile};
@@ -27,7 +29,7 @@ use edn_bridge::store::{Durability, FORMAT, Header, Store, weak_locks};
 use edn_bridge::value::{Map, Value};
 use edn_bridge::wire::transport::socket::{self, Purpose};
 
-use super::config_command::{Mistake, Setting, mistakes, values};
+use super::config_command::{Mistake, Setting, hooks_of, mistakes, servers_of, values};
 use super::default_model::DefaultModel;
 use super::failure::{Exit, FAILED};
 use super::options::Options;
@@ -109,6 +111,8 @@ pub(super) fn run(options: &Options, as_edn: bool) -> Exit {
             }
             configuration(&mut found, &settings, &layers, is_read);
             agents(&mut found, &settings, &layers);
+            hooks(&mut found, &settings, &layers);
+            mcp_servers(&mut found, &settings, &layers);
             state(&mut found, &settings.state_dir);
             sessions(&mut found, options, &settings);
             models(&mut found, &settings, &chosen, is_read);
@@ -249,6 +253,38 @@ fn agents(found: &mut Findings, settings: &Settings, layers: &Layers) {
             format!("New sessions are to have the agent {name}, which is not configured."),
             "Name it under :agents of the configuration, or leave --agent out.",
         );
+    }
+}
+
+/// The programs of the hooks. A guard whose program is missing denies each of its calls.
+fn hooks(found: &mut Findings, settings: &Settings, layers: &Layers) {
+    // What cannot be read is told with the configuration.
+    let Ok(hooks) = hooks_of(layers) else { return };
+    for hook in hooks.iter() {
+        match missing(&hook.command, &settings.cwd, &settings.environment) {
+            Some(why) => found.broken(
+                "hooks",
+                format!("The hook {} cannot run: {why}.", hook.id),
+                "Install it, or correct its :command under :hooks; a guard that cannot run denies each call.",
+            ),
+            None => found.well("hooks", format!("The program of the hook {} is there.", hook.id)),
+        }
+    }
+}
+
+/// The programs of the MCP servers. No server is started or asked.
+fn mcp_servers(found: &mut Findings, settings: &Settings, layers: &Layers) {
+    for server in servers_of(layers).servers.iter().filter(|server| server.enabled) {
+        let ServerTransport::Command(command) = &server.way else { continue };
+        let folder = server.cwd.as_deref().unwrap_or(&settings.cwd);
+        match missing(command, folder, &settings.environment) {
+            Some(why) => found.broken(
+                "mcp",
+                format!("The MCP server {} cannot be started: {why}.", server.name),
+                "Install it, correct its :command or :cwd under :mcp, or write :enabled false.",
+            ),
+            None => found.well("mcp", format!("The program of the MCP server {} is there.", server.name)),
+        }
     }
 }
 
@@ -494,11 +530,13 @@ fn server(found: &mut Findings, provider: &dyn Provider, model: &str) {
             );
         }
         Err(error) => {
-            return found.broken(
-                "server",
-                format!("{}.", error.message.trim_end_matches('.')),
-                "Correct its :base-url or its key under :providers, or start the server.",
-            );
+            // The message ends with the advice of its cause.
+            let (what, advice) = match error.advice {
+                Some(advice) => (error.message.trim_end_matches(advice), advice),
+                None => (error.message.as_str(), "Correct its :base-url or its key under :providers."),
+            };
+            let what = format!("{}.", what.trim_end().trim_end_matches('.'));
+            return found.broken("server", what, advice);
         }
     };
     // Ollama's names may end with a tag that is left out.

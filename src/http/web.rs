@@ -15,8 +15,9 @@ use reqwest::header::HeaderValue;
 use reqwest::{Client, Proxy, Url};
 use tokio::time::timeout;
 
+use super::certificates;
+use super::error::{HttpError, cause_of};
 use super::host::{PrivateHost, is_private, is_public};
-use super::{HttpError, cause_of, certificates};
 use crate::limits::{FETCH_CONNECT, HTTP_KEEP};
 
 /// Looks up the internet addresses of a name.

@@ -7,7 +7,7 @@ use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use rmcp::transport::{AuthError, DynamicTransportError};
 
-use crate::http::RequestError;
+use crate::http::{HttpError, RequestError};
 
 /// Why a connection or a request failed.
 #[derive(Debug)]
@@ -100,16 +100,20 @@ fn of_http(error: &HttpClientError) -> Failure {
     }
 }
 
-/// What went wrong, innermost. The outer errors name addresses.
+/// What went wrong. The outer errors name addresses.
 fn innermost(error: &(dyn Error + 'static)) -> String {
     let mut innermost = error;
-    while let Some(inner) = innermost.source() {
-        innermost = inner;
-    }
-    match innermost.downcast_ref::<RequestError>() {
-        Some(error) if error.is_timeout() => "it did not answer in time".to_owned(),
-        Some(error) if error.is_connect() => "there is no connection to it".to_owned(),
-        Some(_) => "the request failed".to_owned(),
-        None => innermost.to_string(),
+    loop {
+        if let Some(error) = innermost.downcast_ref::<RequestError>() {
+            let error = HttpError::from(error);
+            return error.advice().map_or_else(
+                || error.to_string(),
+                |advice| format!("{error}. {}", advice.trim_end_matches('.')),
+            );
+        }
+        match innermost.source() {
+            Some(inner) => innermost = inner,
+            None => return innermost.to_string(),
+        }
     }
 }

@@ -576,16 +576,16 @@ impl HostedCall {
     fn failed(&self, error: &HttpError) -> ProviderError {
         let host = self.server.spec.base.host_str().unwrap_or_default();
         let port = self.server.spec.base.port().map(|port| format!(":{port}")).unwrap_or_default();
-        match error {
-            HttpError::Impossible(why) => self.error(ErrorKind::Fatal, &format!("cannot be asked: {why}")),
-            HttpError::Lost(why) => self.error(
-                ErrorKind::Dropped,
-                &format!("at {host}{port} cannot be reached, or went away: {why}"),
-            ),
-            HttpError::Silent(_) => {
-                self.error(ErrorKind::Dropped, &format!("at {host}{port} said nothing more: {error}"))
-            }
-        }
+        let kind = if error.lasts() { ErrorKind::Fatal } else { ErrorKind::Dropped };
+        let what = match error {
+            HttpError::Impossible(why) => format!("cannot be asked: {why}"),
+            HttpError::Silent(_) => format!("at {host}{port} said nothing more: {error}"),
+            _ if error.lasts() => format!("at {host}{port} cannot be asked: {error}"),
+            _ => format!("at {host}{port} cannot be reached, or went away: {error}"),
+        };
+        let advice = error.advice();
+        let what = advice.map_or_else(|| what.clone(), |advice| format!("{what}. {advice}"));
+        ProviderError { advice, ..self.error(kind, &what) }
     }
 
     fn refused(

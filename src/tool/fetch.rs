@@ -177,8 +177,8 @@ async fn fetch(
 ) -> Result<Outcome, FetchError> {
     let proxies = redirects.uses_proxy.then(|| Proxies::of(|name| context.environment.get(name)));
     let found = match follow(redirects, &context.call.name, from, proxies.as_ref()).await {
-        Err(FetchError::Server { url, error: error @ HttpError::Lost(_) })
-            if proxies.is_none() && has_proxy(context) =>
+        Err(FetchError::Server { url, error })
+            if error.is_of_connection() && proxies.is_none() && has_proxy(context) =>
         {
             return Err(FetchError::NoProxy { url, error });
         }

@@ -210,6 +210,32 @@ const BROKEN: &[(&str, &str, &[&str])] = &[
     ("\u{feff}{:mode :ask}", "configuration", &["user.edn: it begins with a byte order mark"]),
 ];
 
+/// Broken configurations with the area of the finding, and a part of what it says helps.
+const MENDS: &[(&str, &str, &str)] = &[
+    (
+        "{:hooks [{:id \"h\" :stage :tool-call :point :pre :kind :guard :command [\"/nosuch/check\"]}]}",
+        "hooks",
+        "correct its :command under :hooks; a guard that cannot run denies each call",
+    ),
+    (
+        "{:hooks [{:stage :render :point :post :kind :observer :command [\"no-such-program-here\"]}]}",
+        "hooks",
+        "Install it",
+    ),
+    ("{:mcp {\"m\" {:command [\"/nosuch/server\"]}}}", "mcp", "correct its :command or :cwd under :mcp"),
+    ("{:mcp {\"m\" {:command [\"sh\"] :cwd \"/nosuch\"}}}", "mcp", "correct its :command or :cwd under :mcp"),
+    (
+        "{:provider \"work\" :model \"m\" :providers {\"work\" {:base-url \"http://127.0.0.1:9/v1\"}}}",
+        "server",
+        "Start the server, or correct the port",
+    ),
+    (
+        "{:provider \"work\" :model \"m\" :providers {\"work\" {:base-url \"https://no-such-host.invalid/v1\"}}}",
+        "server",
+        "Correct the host in the address",
+    ),
+];
+
 #[test]
 fn broken_configuration_is_told_with_cause_and_status() {
     let setup = Setup::new();
@@ -226,6 +252,35 @@ fn broken_configuration_is_told_with_cause_and_status() {
     };
     for (text, area, parts) in BROKEN {
         check(text, area, parts);
+    }
+    // What listens there speaks no TLS, and no HTTP.
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in other.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = std::io::Write::write_all(&mut stream, b"SSH-2.0-x\r\n");
+            let _ = std::io::Read::read(&mut stream, &mut [0; 4096]);
+        }
+    });
+    let server = |url: &str| {
+        format!("{{:provider \"work\" :model \"m\" :providers {{\"work\" {{:base-url {url:?}}}}}}}")
+    };
+    let secure = server(&format!("https://127.0.0.1:{port}/v1"));
+    let plain = server(&format!("http://127.0.0.1:{port}/v1"));
+    let of_server = [(secure.as_str(), "server", "Write http://"), (&plain, "server", "Correct the port")];
+    for (text, area, advice) in MENDS.iter().copied().chain(of_server) {
+        std::fs::write(&config, text).unwrap();
+        let (_, told) = report(&setup);
+        let all = told.get("findings").unwrap().as_slice().unwrap().to_vec();
+        let of_area = |finding: &Owned| {
+            finding.get("area").unwrap().as_keyword() == Some(area)
+                && finding.get("state").unwrap().as_keyword() == Some("broken")
+        };
+        let found = all.iter().find(|finding| of_area(finding));
+        let found = found.unwrap_or_else(|| panic!("{text}: {told}"));
+        assert!(found.get("advice").unwrap().as_str().unwrap().contains(advice), "{text}: {found}");
+        assert!(!found.get("message").unwrap().as_str().unwrap().contains(advice), "said once: {found}");
     }
     // What a server says: a list without the model, and no to the key.
     let list = support::server::Answer::json(200, r#"{"data":[{"id":"large"},{"id":"other-model"}]}"#);

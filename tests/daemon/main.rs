@@ -11,6 +11,7 @@
     reason = "tests"
 )]
 
+mod ci_example;
 mod completion;
 mod doctor;
 mod editors;

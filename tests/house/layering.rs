@@ -481,6 +481,8 @@ const PACKAGES: &[(&str, Table)] = &[
                     "bridge::engine",
                     "bridge::http",
                     "bridge::limits",
+                    "bridge::mcp",
+                    "bridge::peer",
                     "bridge::private",
                     "bridge::provider",
                     "bridge::runner",
