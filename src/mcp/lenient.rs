@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn fit_text_stays_as_it_is_and_only_this_program_says_what_it_left_out() {
+    fn fit_text_stays_and_names_nothing_left_out() {
         let text = br#"{"jsonrpc":"2.0", "id":1, "result":{"tools":[],"x":12345678901234567890123}}"#;
         assert!(matches!(mend(text, None), Cow::Borrowed(same) if same == text));
         let ServerResult::ListToolsResult(list) =

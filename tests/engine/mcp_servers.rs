@@ -669,7 +669,7 @@ async fn over_http(path: &str) -> (tokio::process::Child, Project) {
 }
 
 #[test]
-fn odd_item_over_http_costs_itself_and_each_request_has_an_end() {
+fn odd_item_over_http_costs_itself() {
     run(async {
         let (_server, project) = over_http("odd").await;
         // The greeting and the list come after events that are no messages, and the second page is refused.
