@@ -21,12 +21,12 @@ const LEFT_OUT: &str = "edn-bridge/left-out";
 /// An item that was left out of a list.
 #[derive(Debug, PartialEq)]
 pub(super) struct LeftOut {
-    /// What it calls itself, or its place in its page.
+    /// Its own name, or its place in its page.
     pub(super) name: String,
     pub(super) why: String,
 }
 
-/// What can stand in a list, and what it cannot do without. The first key is its name.
+/// A kind of item, with the keys that it cannot do without. The first is its name.
 struct Kind {
     required: &'static [&'static str],
     fits: fn(&Json) -> bool,
@@ -61,7 +61,7 @@ pub(super) fn mend<'t>(text: &'t [u8], asked: Option<&RequestId>) -> Cow<'t, [u8
     }
 }
 
-/// What was left out of a list whose text was mended.
+/// The items that were left out of a list, by its `_meta`.
 pub(super) fn left_out(meta: Option<&MetaObject>) -> Vec<LeftOut> {
     let noted = meta.and_then(|meta| meta.get(LEFT_OUT)?.as_array());
     let one = |item: &Json| {
@@ -295,7 +295,7 @@ fn block(given: &mut Json) -> bool {
         *given = json!({"type": "text", "text": text});
         return true;
     }
-    // What only decorates a block does not cost its text.
+    // A decoration does not cost a block its text.
     if let Json::Object(fields) = given {
         fields.retain(|key, _| !matches!(key.as_str(), "annotations" | "_meta"));
     }
