@@ -1,8 +1,10 @@
 //! JSON text and values: reads one bounded text, writes one line.
 //!
-//! An object is a map with strings as keys. JSON allows a key twice, and half a surrogate pair; both are errors here,
-//! because two readers of such a text may take it for different things. Knows no protocol.
+//! An object is a map with strings as keys. JSON allows a key twice, and half a surrogate pair; both are errors of [`read`],
+//! because two readers of such a text may take it for different things. What a peer sends is read with
+//! [`without_lone_surrogates`]: programs cut a text inside of an emoji. Knows no protocol.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 
@@ -44,6 +46,57 @@ pub fn read(text: &[u8]) -> Result<Value<'_>, ReadError> {
     let read = Seed { bounds: &bounds, depth: 0 }.deserialize(&mut source);
     read.and_then(|value| source.end().map(|()| value))
         .map_err(|error| bounds.broken.take().unwrap_or_else(|| ReadError::Syntax(error.to_string())))
+}
+
+/// Text of JSON in which each escape of half a surrogate pair is U+FFFD. Text that is no UTF-8 stays as it is, for its reader
+/// to refuse.
+pub fn without_lone_surrogates(json: &[u8]) -> Cow<'_, [u8]> {
+    let replaced = std::str::from_utf8(json)
+        .map(|text| replace_lone_surrogates(text, |_, written| written.push(char::REPLACEMENT_CHARACTER)));
+    match replaced {
+        Ok(Cow::Owned(text)) => text.into_bytes().into(),
+        Ok(Cow::Borrowed(_)) | Err(_) => json.into(),
+    }
+}
+
+/// Text of JSON in which `stand_in` writes something for each escape of half a surrogate pair, which is given its code. The
+/// rest of the text stays as it is.
+pub fn replace_lone_surrogates(json: &str, mut stand_in: impl FnMut(u32, &mut String)) -> Cow<'_, str> {
+    if [&b"\\ud"[..], b"\\uD"].iter().all(|half| memchr::memmem::find(json.as_bytes(), half).is_none()) {
+        return json.into();
+    }
+    let half = |text: &str| {
+        let digits = text.strip_prefix('u')?.get(..4)?;
+        let code = u32::from_str_radix(digits, 16).ok()?;
+        (0xd800..0xe000).contains(&code).then_some(code)
+    };
+    let mut written = String::new();
+    let mut rest = json;
+    while let Some((before, after)) = rest.split_once('\\') {
+        written.push_str(before);
+        let whole = match half(after) {
+            Some(high) => {
+                let next = after.get(5..).and_then(|next| half(next.strip_prefix('\\')?));
+                (high < 0xdc00 && next.is_some_and(|low| low >= 0xdc00)).then_some(11)
+            }
+            // A backslash and what it is before, so that `\\ud800` is no half.
+            None => Some(after.chars().next().map_or(0, char::len_utf8)),
+        };
+        let taken = match whole {
+            Some(end) => {
+                written.push('\\');
+                written.push_str(after.get(..end).unwrap_or_default());
+                end
+            }
+            None => {
+                stand_in(half(after).unwrap_or_default(), &mut written);
+                5
+            }
+        };
+        rest = after.get(taken..).unwrap_or_default();
+    }
+    written.push_str(rest);
+    written.into()
 }
 
 /// A value that `serde_json` has read; `key` makes the key of an object's entry.

@@ -1,6 +1,7 @@
 //! Lines of JSON-RPC, both ways: requests, notifications and answers. The UI wire and the ACP wire speak it with clients,
 //! and the room of agents with agents. Knows no method.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -85,7 +86,11 @@ pub fn read(line: &[u8]) -> Result<Option<RpcMessage<'_>>, Misread> {
         return Ok(None);
     }
     let shape = |message: &str| Misread::Shape(message.to_owned());
-    let value = json::read(line).map_err(Misread::Syntax)?;
+    let value = match json::without_lone_surrogates(line) {
+        Cow::Borrowed(line) => json::read(line),
+        Cow::Owned(line) => json::read(&line).map(Value::into_owned),
+    };
+    let value = value.map_err(Misread::Syntax)?;
     let Value::Map(mut map) = value else {
         return Err(shape("A line is one object; there are no batches."));
     };

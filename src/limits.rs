@@ -1340,6 +1340,10 @@ pub const MCP_SERVER_TOOLS: usize = 128;
 /// Tools of all servers together.
 pub const MCP_TOOLS: usize = 512;
 
+/// Items of one page of a server's list that are named where they do not fit the protocol; of more, the count is told. A
+/// person reads these, to mend the server.
+pub const MCP_LEFT_OUT: usize = 50;
+
 /// Prompts, and resources, and templates of one server: what a list for a person may have.
 pub const MCP_LISTED: usize = 1000;
 

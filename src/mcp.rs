@@ -18,6 +18,7 @@ mod facts;
 mod failure;
 mod handler;
 mod http_client;
+mod lenient;
 mod lists;
 mod names;
 mod oauth;

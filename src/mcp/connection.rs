@@ -1,6 +1,6 @@
 //! A connection to a server: its greeting in either era, requests with their time, and its end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,8 +8,9 @@ use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, CompleteRequest,
     CompleteRequestParams, CompletionInfo, ErrorCode, GetPromptRequest, GetPromptRequestParams,
     GetPromptResult, InputRequiredResult, InputResponses, ListPromptsRequest, ListResourceTemplatesRequest,
-    ListResourcesRequest, ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ReadResourceRequest,
-    ReadResourceRequestParams, ReadResourceResult, ServerCapabilities, ServerResult, SubscriptionFilter,
+    ListResourcesRequest, ListToolsRequest, MetaObject, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequest, ReadResourceRequestParams, ReadResourceResult, ServerCapabilities, ServerResult,
+    SubscriptionFilter,
 };
 use rmcp::service::{
     ClientLifecycleMode, Peer, PeerRequestOptions, RequestHandle, RoleClient, RunningService, ServiceError,
@@ -25,6 +26,7 @@ use super::calls::{Call, Caller, Calls};
 use super::facts::Era;
 use super::failure::{Failure, of_request, of_start};
 use super::handler::Handler;
+use super::lenient::{self, LeftOut};
 use crate::limits::{
     MCP_CALL_LONGEST, MCP_INSTRUCTIONS_BYTES, MCP_LISTEN_LONGEST, MCP_LISTEN_PAUSE, MCP_OPEN_REQUESTS,
     MCP_PAGES, MCP_ROUNDS, MCP_START_WAIT, MCP_TITLE_BYTES,
@@ -344,8 +346,7 @@ impl Connection {
                     state = request_state;
                 }
                 Ok(result) => {
-                    let unfit = || Failure::Other("its answer is none of the protocol's".to_owned());
-                    return take(result).ok_or_else(|| unfit().into());
+                    return take(result).ok_or_else(|| Failure::Unreadable.into());
                 }
             }
         }
@@ -442,7 +443,7 @@ impl Connection {
         let request = ClientRequest::CompleteRequest(CompleteRequest::new(params));
         match self.own(request, time).await? {
             ServerResult::CompleteResult(result) => Ok(result.completion),
-            _ => Err(Failure::Other("its answer is none of the protocol's".to_owned()).into()),
+            _ => Err(Failure::Unreadable.into()),
         }
     }
 
@@ -453,36 +454,46 @@ impl Connection {
         self.request(request, &call, time, Instant::now() + time, &CancellationToken::new()).await
     }
 
-    /// Gives the pages of a list to `keep`, to a bound, until it wants no more. Returns why the rest is missing, where
-    /// it is.
+    /// Gives the pages of a list to `keep`, with what was left out of each, to a bound, until it wants no more. Returns why
+    /// the rest is missing, where it is.
     async fn list<T>(
         &self,
         (time, until): Span,
         make: impl Fn(PaginatedRequestParams) -> ClientRequest,
-        take: impl Fn(ServerResult) -> Option<(Vec<T>, Option<String>)>,
-        mut keep: impl FnMut(Vec<T>) -> bool,
+        take: impl Fn(ServerResult) -> Option<(Vec<T>, Option<String>, Option<MetaObject>)>,
+        mut keep: impl FnMut(Vec<T>, Vec<LeftOut>) -> bool,
     ) -> Result<Option<String>, Unanswered> {
         let call = Call::new(Caller::own(""));
         let _ended = call.ended.clone().drop_guard();
         let stop = CancellationToken::new();
+        let mut cursors = HashSet::new();
         let mut cursor = None;
         for page in 0..MCP_PAGES {
             let params = PaginatedRequestParams::default().with_cursor(cursor.clone());
-            let result = match self.request(make(params), &call, time, until, &stop).await {
+            let result = self.request(make(params), &call, time, until, &stop).await;
+            let taken = result.and_then(|result| take(result).ok_or_else(|| Failure::Unreadable.into()));
+            let (items, next, meta) = match taken {
+                Ok(taken) => taken,
+                Err(unanswered) if page == 0 => return Err(unanswered),
                 // What came before is of use.
-                Err(Unanswered::TimedOut(_)) if page > 0 => {
+                Err(Unanswered::TimedOut(_)) => {
                     return Ok(Some(format!("it took longer than {} s", time.as_secs_f64())));
                 }
-                result => result?,
+                Err(Unanswered::Failed(Failure::Refused(error))) => {
+                    return Ok(Some(format!("it refused: {}", self.noted.words(error.message))));
+                }
+                Err(Unanswered::Failed(Failure::Unreadable)) => {
+                    return Ok(Some("a page is none of the protocol's".to_owned()));
+                }
+                Err(unanswered) => return Err(unanswered),
             };
-            let page = take(result);
-            let (items, next) =
-                page.ok_or_else(|| Failure::Other("its list is none of the protocol's".to_owned()))?;
-            // A page that leads to itself has no end.
-            if !keep(items) || next.is_none() || next == cursor {
+            let wants_more = keep(items, lenient::left_out(meta.as_ref()));
+            let Some(next) = next.filter(|_| wants_more) else { return Ok(None) };
+            // Pages that lead to each other have no end.
+            if !cursors.insert(next.clone()) {
                 return Ok(None);
             }
-            cursor = next;
+            cursor = Some(next);
         }
         Ok(Some(format!("it has more than {MCP_PAGES} pages")))
     }
@@ -491,7 +502,7 @@ impl Connection {
     pub(super) async fn tools(
         &self,
         span: Span,
-        keep: impl FnMut(Vec<rmcp::model::Tool>) -> bool,
+        keep: impl FnMut(Vec<rmcp::model::Tool>, Vec<LeftOut>) -> bool,
     ) -> Result<Option<String>, Unanswered> {
         if self.capabilities.tools.is_none() {
             return Ok(None);
@@ -500,7 +511,9 @@ impl Connection {
             span,
             |params| ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params)),
             |result| match result {
-                ServerResult::ListToolsResult(result) => Some((result.tools, result.next_cursor)),
+                ServerResult::ListToolsResult(result) => {
+                    Some((result.tools, result.next_cursor, result.meta))
+                }
                 _ => None,
             },
             keep,
@@ -512,7 +525,7 @@ impl Connection {
     pub(super) async fn prompts(
         &self,
         span: Span,
-        keep: impl FnMut(Vec<rmcp::model::Prompt>) -> bool,
+        keep: impl FnMut(Vec<rmcp::model::Prompt>, Vec<LeftOut>) -> bool,
     ) -> Result<Option<String>, Unanswered> {
         if self.capabilities.prompts.is_none() {
             return Ok(None);
@@ -521,7 +534,9 @@ impl Connection {
             span,
             |params| ClientRequest::ListPromptsRequest(ListPromptsRequest::with_param(params)),
             |result| match result {
-                ServerResult::ListPromptsResult(result) => Some((result.prompts, result.next_cursor)),
+                ServerResult::ListPromptsResult(result) => {
+                    Some((result.prompts, result.next_cursor, result.meta))
+                }
                 _ => None,
             },
             keep,
@@ -533,7 +548,7 @@ impl Connection {
     pub(super) async fn resources(
         &self,
         span: Span,
-        keep: impl FnMut(Vec<rmcp::model::Resource>) -> bool,
+        keep: impl FnMut(Vec<rmcp::model::Resource>, Vec<LeftOut>) -> bool,
     ) -> Result<Option<String>, Unanswered> {
         if self.capabilities.resources.is_none() {
             return Ok(None);
@@ -542,7 +557,9 @@ impl Connection {
             span,
             |params| ClientRequest::ListResourcesRequest(ListResourcesRequest::with_param(params)),
             |result| match result {
-                ServerResult::ListResourcesResult(result) => Some((result.resources, result.next_cursor)),
+                ServerResult::ListResourcesResult(result) => {
+                    Some((result.resources, result.next_cursor, result.meta))
+                }
                 _ => None,
             },
             keep,
@@ -554,7 +571,7 @@ impl Connection {
     pub(super) async fn templates(
         &self,
         span: Span,
-        keep: impl FnMut(Vec<rmcp::model::ResourceTemplate>) -> bool,
+        keep: impl FnMut(Vec<rmcp::model::ResourceTemplate>, Vec<LeftOut>) -> bool,
     ) -> Result<Option<String>, Unanswered> {
         if self.capabilities.resources.is_none() {
             return Ok(None);
@@ -566,7 +583,7 @@ impl Connection {
             },
             |result| match result {
                 ServerResult::ListResourceTemplatesResult(result) => {
-                    Some((result.resource_templates, result.next_cursor))
+                    Some((result.resource_templates, result.next_cursor, result.meta))
                 }
                 _ => None,
             },

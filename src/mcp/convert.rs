@@ -55,9 +55,9 @@ impl ServerItem for model::Tool {
         &self.name
     }
 
-    fn is_wanted(&self, server: &Server) -> bool {
-        server.only.as_ref().is_none_or(|only| only.iter().any(|name| *name == self.name))
-            && !server.without.iter().any(|name| *name == self.name)
+    fn is_wanted(name: &str, server: &Server) -> bool {
+        server.only.as_ref().is_none_or(|only| only.iter().any(|one| one == name))
+            && !server.without.iter().any(|one| one == name)
     }
 
     fn read(self, server: &Server, noted: &Redactor) -> Result<Item<ToolFacts>, String> {
@@ -288,7 +288,7 @@ mod tests {
         let server = server(r#"{:command ["a"] :without-tools ["hidden"]}"#);
         let noted = Redactor::default();
         let mut tools = Reading::new(&server, &noted);
-        assert!(tools.page(all));
+        assert!(tools.page(all, Vec::new()));
         let names: Vec<&str> = tools.kept.iter().map(|tool| &*tool.tool).collect();
         assert_eq!(names, ["good", "near"]);
         let told = tools.passed_over.join("\n");
@@ -305,7 +305,7 @@ mod tests {
             all.map(|n| tool_of(serde_json::json!({"name": format!("t{n}"), "inputSchema": {}}))).collect();
         let (server, noted) = (server(r#"{:command ["a"]}"#), Redactor::default());
         let mut tools = Reading::new(&server, &noted);
-        assert!(!tools.page(all));
+        assert!(!tools.page(all, Vec::new()));
         assert_eq!((tools.kept.len(), tools.passed_over.len()), (MCP_SERVER_TOOLS, 1));
     }
 

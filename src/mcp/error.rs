@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::failure::UNREADABLE;
+
 /// Why something cannot be had of a server, as a sentence for a person or a model. Holds no secret: what a server says
 /// about itself is cut, and its keys are taken out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -51,6 +53,11 @@ pub enum McpError {
         /// Its words, cut.
         why: String,
     },
+    /// It answered with what cannot be read.
+    #[error(
+        "The server {0} answered, and its answer cannot be read: {UNREADABLE}. What was asked of it may be done."
+    )]
+    Unreadable(String),
     /// It ended, or the connection was lost, while it was asked.
     #[error("The server {server} was lost before it answered{}. What it has done is not known.", because(.why))]
     Gone {
@@ -89,6 +96,14 @@ pub enum McpError {
     /// The caller has ended the call.
     #[error("The call was ended.")]
     Ended,
+}
+
+impl McpError {
+    /// Whether what was asked may have been done.
+    #[must_use]
+    pub fn may_have_run(&self) -> bool {
+        matches!(self, Self::TimedOut { .. } | Self::Gone { .. } | Self::Unreadable(_))
+    }
 }
 
 fn because(why: &Option<String>) -> String {

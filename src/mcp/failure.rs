@@ -16,11 +16,16 @@ pub(super) enum Failure {
     Login(String),
     /// The server answered with an error.
     Refused(ErrorData),
+    /// It answered, and its answer cannot be read.
+    Unreadable,
     /// The connection is lost.
     Lost,
     /// Anything else, in words that end a sentence.
     Other(String),
 }
+
+/// The message of the error that a transport gives in place of an answer that cannot be read.
+pub(super) const UNREADABLE: &str = "its answer is none of the protocol's";
 
 type HttpClientError = StreamableHttpError<RequestError>;
 
@@ -51,10 +56,11 @@ pub(super) fn of_request(error: ServiceError) -> Failure {
         return Failure::Login(challenge.to_owned());
     }
     match error {
+        ServiceError::McpError(error) if error.message == UNREADABLE => Failure::Unreadable,
         ServiceError::McpError(error) => Failure::Refused(error),
         ServiceError::TransportSend(error) => of_transport(&error),
         ServiceError::TransportClosed | ServiceError::Cancelled { .. } => Failure::Lost,
-        ServiceError::UnexpectedResponse => Failure::Other("its answer is none of the protocol's".to_owned()),
+        ServiceError::UnexpectedResponse => Failure::Unreadable,
         _ => Failure::Other("it does not answer as the protocol has it".to_owned()),
     }
 }

@@ -2,11 +2,11 @@
 //! values fails its call before it is read, in a stream (here) and alone (`post`); a stream that ends again and again is not
 //! asked for all the time; and a flood of notifications is read slowly.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt as _;
-use rmcp::model::{ClientJsonRpcMessage, RequestId};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use rmcp::transport::common::http_header::HEADER_SESSION_ID;
 use rmcp::transport::streamable_http_client::{
@@ -14,13 +14,15 @@ use rmcp::transport::streamable_http_client::{
 };
 use serde_json::json;
 
-use super::pipes::values;
+use super::lenient;
+use super::pipes::{Shape, unreadable, values};
 use super::post::{Post, with_headers};
 use super::rate_limit::Pace;
 use crate::http::header::{HeaderName, HeaderValue};
 use crate::http::{Client, RequestError};
 use crate::limits::{
-    MAX_FRAME_VALUES, MCP_LINE_BYTES, MCP_STREAM_PAUSE, MCP_STREAMS, MCP_TOLD, MCP_TOLD_PAUSE,
+    MAX_FRAME_VALUES, MCP_LINE_BYTES, MCP_OPEN_REQUESTS, MCP_STREAM_PAUSE, MCP_STREAMS, MCP_TOLD,
+    MCP_TOLD_PAUSE,
 };
 
 /// The client of one server.
@@ -31,6 +33,8 @@ pub(super) struct ServerClient {
     streams: Pace,
     /// How fast what it says of itself is read.
     told: Pace,
+    /// The requests whose session was lost: each is sent once more, in a new one.
+    expired: Arc<Mutex<HashSet<RequestId>>>,
 }
 
 type Headers = HashMap<HeaderName, HeaderValue>;
@@ -39,28 +43,31 @@ type Failed = StreamableHttpError<RequestError>;
 impl ServerClient {
     pub(super) fn new(client: Client) -> Self {
         let streams = Pace::new(MCP_STREAMS, MCP_STREAM_PAUSE);
-        Self { client, streams, told: Pace::new(MCP_TOLD, MCP_TOLD_PAUSE) }
+        Self { client, streams, told: Pace::new(MCP_TOLD, MCP_TOLD_PAUSE), expired: Arc::default() }
     }
 
-    /// A stream that is read no faster than a server may cost this process something. A message that would cost too much
-    /// to read fails its call.
-    fn bounded(&self, stream: BoxedSseResponse) -> BoxedSseResponse {
+    fn expired(&self) -> MutexGuard<'_, HashSet<RequestId>> {
+        self.expired.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A stream that is read no faster than a server may cost this process something, and of which only messages are left:
+    /// servers keep it alive with what is none. An answer that cannot be read, or would cost too much to read, fails its
+    /// call. In the answer to a request, `asked`, an error for nobody is this request's.
+    fn bounded(&self, stream: BoxedSseResponse, asked: Option<RequestId>) -> BoxedSseResponse {
         let told = self.told.clone();
         let bounded = stream.then(move |event| {
-            let told = told.clone();
+            let (told, asked) = (told.clone(), asked.clone());
             async move {
                 let mut event = event?;
-                let head = event.data.as_deref().and_then(|data| serde_json::from_str::<Head>(data).ok());
-                let is_answer = head.as_ref().is_some_and(|head| head.method.is_none());
+                let is_message = event.event.as_deref().is_none_or(|kind| matches!(kind, "" | "message"));
+                // An event without data still says where the stream goes on from.
+                let data = event.data.take().filter(|data| is_message && !data.trim().is_empty());
+                let shape = data.as_ref().and_then(|data| serde_json::from_str::<Shape>(data).ok());
+                let is_answer = shape.as_ref().is_some_and(|shape| shape.method.is_none());
                 if !is_answer {
                     told.wait().await;
                 }
-                if event.data.as_ref().is_some_and(|data| values(data.as_bytes()) > MAX_FRAME_VALUES) {
-                    let message = format!("it sent a message of more than {MAX_FRAME_VALUES} values");
-                    let (id, error) =
-                        (head.and_then(|head| head.id), json!({"code": -32603, "message": message}));
-                    event.data = Some(json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string());
-                }
+                event.data = data.and_then(|data| message(data, shape?, asked.as_ref()));
                 Ok(event)
             }
         });
@@ -68,11 +75,19 @@ impl ServerClient {
     }
 }
 
-/// What a message is: an answer has no method.
-#[derive(serde::Deserialize)]
-struct Head {
-    id: Option<RequestId>,
-    method: Option<serde::de::IgnoredAny>,
+/// The text of an event's message; `None` for one that is none.
+fn message(data: String, shape: Shape, asked: Option<&RequestId>) -> Option<String> {
+    if values(data.as_bytes()) > MAX_FRAME_VALUES {
+        let message = format!("it sent a message of more than {MAX_FRAME_VALUES} values");
+        let error = json!({"code": -32603, "message": message});
+        return Some(json!({"jsonrpc": "2.0", "id": shape.id, "error": error}).to_string());
+    }
+    let mended = String::from_utf8(lenient::mend(data.as_bytes(), asked).into_owned()).ok()?;
+    match serde_json::from_str::<ServerJsonRpcMessage>(&mended) {
+        Ok(_) => Some(mended),
+        Err(_) if shape.method.is_some() => None,
+        Err(_) => serde_json::to_string(&unreadable(shape.id?)).ok(),
+    }
 }
 
 impl StreamableHttpClient for ServerClient {
@@ -106,13 +121,26 @@ impl StreamableHttpClient for ServerClient {
         if let Some(session) = &session {
             request = request.header(HEADER_SESSION_ID, session.as_ref());
         }
-        let post = Post { message: &message, has_session: session.is_some(), limits };
-        Ok(match post.send(request).await? {
-            StreamableHttpPostResponse::Sse(stream, session) => {
-                StreamableHttpPostResponse::Sse(self.bounded(stream), session)
+        let asked = match &message {
+            JsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        let is_again = asked.as_ref().is_some_and(|id| self.expired().remove(id));
+        let post = Post { message: &message, may_begin_anew: session.is_some() && !is_again, limits };
+        match post.send(request).await {
+            Ok(StreamableHttpPostResponse::Sse(stream, session)) => {
+                Ok(StreamableHttpPostResponse::Sse(self.bounded(stream, asked), session))
+            }
+            Err(StreamableHttpError::SessionExpired) => {
+                let mut expired = self.expired();
+                if expired.len() >= MCP_OPEN_REQUESTS {
+                    expired.clear();
+                }
+                expired.extend(asked);
+                Err(StreamableHttpError::SessionExpired)
             }
             answer => answer,
-        })
+        }
     }
 
     async fn delete_session(
@@ -149,6 +177,6 @@ impl StreamableHttpClient for ServerClient {
         self.streams.wait().await;
         let got =
             self.client.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, most);
-        got.await.map(|stream| self.bounded(stream))
+        got.await.map(|stream| self.bounded(stream, None))
     }
 }

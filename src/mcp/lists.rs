@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::lenient::LeftOut;
 use super::settings::Server;
 use crate::limits::{MCP_LIST_BYTES, MCP_LISTED};
 use crate::peer::{Redactor, shown};
@@ -19,8 +20,8 @@ pub(super) trait ServerItem: Sized {
     /// Its name or address, as the server has it.
     fn called(&self) -> &str;
 
-    /// Whether the settings want it.
-    fn is_wanted(&self, _: &Server) -> bool {
+    /// Whether the settings want one of that name.
+    fn is_wanted(_name: &str, _: &Server) -> bool {
         true
     }
 
@@ -63,8 +64,14 @@ impl<'a, M: ServerItem> Reading<'a, M> {
         }
     }
 
-    /// Takes a page. Returns whether another one is of use.
-    pub(super) fn page(&mut self, page: Vec<M>) -> bool {
+    /// Takes a page, and what was left out of it. Returns whether another one is of use.
+    pub(super) fn page(&mut self, page: Vec<M>, left_out: Vec<LeftOut>) -> bool {
+        for LeftOut { name, why } in left_out {
+            if M::is_wanted(&name, self.server) && self.passed_over.len() < MCP_LISTED {
+                let name = shown(self.noted, &name, 100);
+                self.passed_over.push(format!("{} {name:?}: {why}", M::WHAT));
+            }
+        }
         for item in page {
             if self.is_full {
                 break;
@@ -82,7 +89,7 @@ impl<'a, M: ServerItem> Reading<'a, M> {
             return;
         }
         self.seen = self.seen.saturating_add(1);
-        if !item.is_wanted(self.server) {
+        if !M::is_wanted(item.called(), self.server) {
             return;
         }
         let name = shown(self.noted, item.called(), 100);

@@ -20,6 +20,8 @@ use tokio::net::unix::pipe;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::failure::UNREADABLE;
+use super::lenient;
 use super::rate_limit::Pace;
 use crate::limits::{
     MAX_FRAME_VALUES, MCP_DISCOVER_WAIT, MCP_LINE_BYTES, MCP_NOISE_BYTES, MCP_NOISE_LINES, MCP_OPEN_REQUESTS,
@@ -102,14 +104,13 @@ impl Pipes {
             let error = format!("it sent a message of more than {MAX_FRAME_VALUES} values");
             return Err(io::Error::other(error));
         }
+        let line = &*lenient::mend(line, None);
         if let Ok(message) = serde_json::from_slice::<ServerJsonRpcMessage>(line) {
             return Ok(self.admit(message));
         }
         let shape = serde_json::from_slice::<Shape>(line);
-        if let Ok(Shape { id: Some(id), method: None, .. }) = shape {
-            let error =
-                ErrorData::new(ErrorCode::INTERNAL_ERROR, "its answer is none of the protocol's", None);
-            return Ok(Some(JsonRpcMessage::error(error, Some(id))));
+        if let Ok(Shape { id: Some(id), method: None }) = shape {
+            return Ok(Some(unreadable(id)));
         }
         // A notification that nobody knows is none to complain of.
         if matches!(shape, Ok(Shape { id: None, method: Some(_), .. })) {
@@ -153,11 +154,16 @@ impl Pipes {
     }
 }
 
-/// What a message is, where it cannot be read.
+/// What a message is: an answer has no method.
 #[derive(serde::Deserialize)]
-struct Shape {
-    id: Option<RequestId>,
-    method: Option<serde::de::IgnoredAny>,
+pub(super) struct Shape {
+    pub(super) id: Option<RequestId>,
+    pub(super) method: Option<serde::de::IgnoredAny>,
+}
+
+/// The answer in place of one that cannot be read.
+pub(super) fn unreadable(id: RequestId) -> ServerJsonRpcMessage {
+    JsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, UNREADABLE, None), Some(id))
 }
 
 /// How many values a text of JSON has at most. Each costs some hundred bytes of memory when it is read.

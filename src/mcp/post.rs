@@ -19,6 +19,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::SseStream;
 
+use super::lenient;
 use super::pipes::values;
 use crate::http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use crate::http::{RequestBuilder, RequestError, Response, StatusCode};
@@ -32,8 +33,8 @@ const PREVIEW: usize = 256;
 /// A message on its way, and what is known of its answer.
 pub(super) struct Post<'m> {
     pub(super) message: &'m ClientJsonRpcMessage,
-    /// Whether it belongs to a session of the server.
-    pub(super) has_session: bool,
+    /// Whether it belongs to a session of the server, and may be sent again in a new one if that is lost.
+    pub(super) may_begin_anew: bool,
     pub(super) limits: StreamableHttpResponseLimits,
 }
 
@@ -70,9 +71,15 @@ impl Post<'_> {
         let status = response.status();
         challenge(&response)?;
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
-            return Ok(StreamableHttpPostResponse::Accepted);
+            return match self.asked() {
+                None => Ok(StreamableHttpPostResponse::Accepted),
+                Some(_) => {
+                    let words = Cow::Owned(format!("HTTP {status} to a request, which wants an answer"));
+                    Err(StreamableHttpError::UnexpectedServerResponse(words))
+                }
+            };
         }
-        if status == StatusCode::NOT_FOUND && self.has_session {
+        if status == StatusCode::NOT_FOUND && self.may_begin_anew {
             return Err(StreamableHttpError::SessionExpired);
         }
         let kind = response.headers().get(CONTENT_TYPE);
@@ -88,7 +95,7 @@ impl Post<'_> {
         response: Response,
         kind: Option<String>,
     ) -> Result<StreamableHttpPostResponse, Failed> {
-        let awaits_nothing = !matches!(self.message, JsonRpcMessage::Request(_));
+        let awaits_nothing = self.asked().is_none();
         // Some servers say nothing with a 200 where the protocol wants a 202.
         if awaits_nothing && response.content_length() == Some(0) {
             return Ok(StreamableHttpPostResponse::Accepted);
@@ -101,7 +108,7 @@ impl Post<'_> {
         }
         if is_of(kind.as_deref(), JSON_MIME_TYPE) {
             let body = whole(response, self.limits.max_json_response_size).await?;
-            return match read(&body) {
+            return match read(&body, self.asked()) {
                 Ok(message) => Ok(StreamableHttpPostResponse::Json(message, session)),
                 Err(_) if awaits_nothing => Ok(StreamableHttpPostResponse::Accepted),
                 Err(Unread::TooMany) => Ok(StreamableHttpPostResponse::Json(self.too_many(), session)),
@@ -137,13 +144,25 @@ impl Post<'_> {
             // An error of the protocol may come with any status.
             true => match whole(response, self.limits.max_json_response_size).await {
                 Ok(body) => {
-                    said = read(&body).ok().filter(|message| matches!(message, JsonRpcMessage::Error(_)));
+                    let is_error = |message: &_| matches!(message, JsonRpcMessage::Error(_));
+                    said = read(&body, None).ok().filter(is_error);
                     body
                 }
                 Err(error) => return Err(of_status.map_or(error, Failed::from)),
             },
             false => start(response, self.limits.max_error_response_size).await,
         };
+        let asked = self.asked();
+        let is_own = matches!(&said, Some(JsonRpcMessage::Error(error)) if error.id.as_ref() == asked);
+        // Before the request was handled, the session was found missing: servers say so with a 400 to nobody, too.
+        if status == StatusCode::BAD_REQUEST && self.may_begin_anew && asked.is_some() && !is_own {
+            return Err(StreamableHttpError::SessionExpired);
+        }
+        if let Some(JsonRpcMessage::Error(error)) = &mut said
+            && error.id.is_none()
+        {
+            error.id = asked.cloned();
+        }
         let most = body.len().min(self.limits.max_error_response_size);
         let words = String::from_utf8_lossy(body.get(..most).unwrap_or_default()).into_owned();
         if let Some(refused) = self.discovery_refused(status, said.as_ref(), &words) {
@@ -169,7 +188,7 @@ impl Post<'_> {
         let JsonRpcMessage::Request(request) = self.message else { return None };
         let is_login = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let is_it = matches!(request.request, ClientRequest::DiscoverRequest(_));
-        if !is_it || self.has_session || !status.is_client_error() || is_login {
+        if !is_it || !status.is_client_error() || is_login {
             return None;
         }
         let error = match said {
@@ -182,12 +201,17 @@ impl Post<'_> {
         Some(JsonRpcMessage::error(error, Some(request.id.clone())))
     }
 
+    /// The request's id; `None` for what wants no answer.
+    fn asked(&self) -> Option<&RequestId> {
+        match self.message {
+            JsonRpcMessage::Request(request) => Some(&request.id),
+            _ => None,
+        }
+    }
+
     /// The answer in place of one that is not read.
     fn too_many(&self) -> ServerJsonRpcMessage {
-        let id: Option<RequestId> = match self.message {
-            JsonRpcMessage::Request(request) => Some(request.id.clone()),
-            _ => None,
-        };
+        let id = self.asked().cloned();
         let message = format!("it sent a message of more than {MAX_FRAME_VALUES} values");
         JsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, message, None), id)
     }
@@ -200,10 +224,10 @@ enum Unread {
 }
 
 /// The message of a text. One with too many values is not read; one that is nested too deep cannot be.
-fn read(body: &[u8]) -> Result<ServerJsonRpcMessage, Unread> {
+fn read(body: &[u8], asked: Option<&RequestId>) -> Result<ServerJsonRpcMessage, Unread> {
     match values(body) > MAX_FRAME_VALUES {
         true => Err(Unread::TooMany),
-        false => serde_json::from_slice(body).map_err(Unread::Wrong),
+        false => serde_json::from_slice(&lenient::mend(body, asked)).map_err(Unread::Wrong),
     }
 }
 
@@ -397,10 +421,10 @@ mod tests {
     fn message_with_too_many_values_or_levels_is_not_read() {
         let with = |inner: String| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{inner}}}"#);
         let list = |count: usize| with(format!(r#"{{"a":[{}0]}}"#, "0,".repeat(count)));
-        assert!(read(list(1000).as_bytes()).is_ok());
-        assert!(matches!(read(list(MAX_FRAME_VALUES).as_bytes()), Err(Unread::TooMany)));
+        assert!(read(list(1000).as_bytes(), None).is_ok());
+        assert!(matches!(read(list(MAX_FRAME_VALUES).as_bytes(), None), Err(Unread::TooMany)));
         let deep = |levels: usize| with(format!(r#"{{"a":{}{}}}"#, "[".repeat(levels), "]".repeat(levels)));
-        assert!(read(deep(50).as_bytes()).is_ok());
-        assert!(matches!(read(deep(1000).as_bytes()), Err(Unread::Wrong(_))));
+        assert!(read(deep(50).as_bytes(), None).is_ok());
+        assert!(matches!(read(deep(1000).as_bytes(), None), Err(Unread::Wrong(_))));
     }
 }

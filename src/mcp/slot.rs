@@ -19,7 +19,7 @@ use super::connect::connect;
 use super::connection::{Connection, Unanswered};
 use super::error::McpError;
 use super::facts::{Completion, Era, Prompt, Resource, ServerFacts, State, Template, ToolFacts};
-use super::failure::Failure;
+use super::failure::{Failure, UNREADABLE};
 use super::lists::Reading;
 use super::oauth::{self, Authorized, Pending};
 use super::server_context::ServerContext;
@@ -435,10 +435,10 @@ impl Slot {
         let mut resources = Reading::new(&server, noted);
         let mut templates = Reading::new(&server, noted);
         let (all_tools, all_prompts, all_resources, all_templates) = tokio::join!(
-            connection.tools(span, |page| tools.page(page)),
-            connection.prompts(span, |page| prompts.page(page)),
-            connection.resources(span, |page| resources.page(page)),
-            connection.templates(span, |page| templates.page(page))
+            connection.tools(span, |page, left_out| tools.page(page, left_out)),
+            connection.prompts(span, |page, left_out| prompts.page(page, left_out)),
+            connection.resources(span, |page, left_out| resources.page(page, left_out)),
+            connection.templates(span, |page, left_out| templates.page(page, left_out))
         );
         // Tools are what a server is for. Without its other lists it is still of use.
         let all_tools = all_tools?;
@@ -487,9 +487,11 @@ impl Slot {
             Failure::Refused(error) if !is_start => {
                 McpError::Refused { server, why: noted.words(error.message) }
             }
+            Failure::Unreadable if !is_start => McpError::Unreadable(server),
             failure => {
                 let why = match failure {
                     Failure::Other(why) => noted.words(why),
+                    Failure::Unreadable => UNREADABLE.to_owned(),
                     Failure::Refused(error) => format!("it refused: {}", noted.words(error.message)),
                     _ => noted
                         .last()

@@ -68,7 +68,7 @@ impl Tool for ServerTool {
                 Ok((result, noted)) => outcome(context, result, &noted).await,
                 Err(McpError::Ended) => Outcome::failed(CallError::Ended),
                 Err(error) => {
-                    let is_unknown = matches!(error, McpError::TimedOut { .. } | McpError::Gone { .. });
+                    let is_unknown = error.may_have_run();
                     let mut outcome = Outcome::failed(error);
                     if is_unknown && !self.facts.read_only {
                         outcome.details.put(UNKNOWN, true);
@@ -97,9 +97,9 @@ async fn outcome(context: &Context, result: CallToolResult, noted: &Redactor) ->
         texts.push(format!("[{left_out} more images: at most {MCP_IMAGES} of one result are shown]"));
     }
     let structured = result.structured_content.map(|json| noted.redact_json(json));
-    // Servers repeat a structured result as text; where one does not, it is the text.
-    if texts.is_empty()
-        && let Some(structured) = &structured
+    // Servers repeat a structured result as text; where one does not, it is a text more.
+    if let Some(structured) = &structured
+        && !texts.iter().any(|text| serde_json::from_str::<Json>(text).is_ok_and(|json| json == *structured))
     {
         texts.push(serde_json::to_string_pretty(structured).unwrap_or_default());
     }

@@ -657,16 +657,51 @@ fn stubborn_server_is_ended_in_order() {
     });
 }
 
+/// A server over HTTP, and a project that has it.
+async fn over_http(path: &str) -> (tokio::process::Child, Project) {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp_servers/wicked_http.py");
+    let mut server = tokio::process::Command::new("python3");
+    let mut server =
+        server.arg(program).stdout(std::process::Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let mut lines = tokio::io::BufReader::new(server.stdout.take().unwrap()).lines();
+    let port = within(lines.next_line()).await.unwrap().unwrap();
+    (server, Project::of(&format!("{{\"w\" {{:url \"http://127.0.0.1:{port}/{path}\"}}}}")))
+}
+
+#[test]
+fn odd_item_over_http_costs_itself() {
+    run(async {
+        let (_server, project) = over_http("odd").await;
+        // The greeting and the list come after events that are no messages, and the second page is refused.
+        let facts = project.ready().await;
+        let names: Vec<&str> = facts.tools.iter().map(|tool| &*tool.tool).collect();
+        assert_eq!(names, ["plain", "forget", "nobody", "refused", "accepted", "blocks"]);
+        let told = facts.passed_over.join("\n");
+        for expected in
+            ["tool \"odd\": it has no inputSchema", "number 8", "tools is missing: it refused: no such page"]
+        {
+            assert!(told.contains(expected), "{expected}: {told}");
+        }
+        assert_eq!(project.text("blocks").await, "before\n\n[a block of type video was left out]\n\nafter");
+        // A session that is lost comes back once, and the same call with it.
+        assert_eq!(project.text("forget").await, "plain");
+        assert_eq!(project.text("plain").await, "plain");
+        for (name, expected) in [
+            ("nobody", "it broke for nobody"),
+            ("refused", "never mind the session"),
+            ("accepted", "HTTP 202 Accepted to a request"),
+        ] {
+            let told = within(project.failure(name)).await;
+            assert!(told.contains(expected), "{name}: {told}");
+        }
+        assert_eq!(project.text("plain").await, "plain");
+    });
+}
+
 #[test]
 fn answer_over_http_that_costs_much_is_not_read() {
     run(async {
-        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp_servers/wicked_http.py");
-        let mut server = tokio::process::Command::new("python3");
-        let mut server =
-            server.arg(program).stdout(std::process::Stdio::piped()).kill_on_drop(true).spawn().unwrap();
-        let mut lines = tokio::io::BufReader::new(server.stdout.take().unwrap()).lines();
-        let port = within(lines.next_line()).await.unwrap().unwrap();
-        let project = Project::of(&format!("{{\"w\" {{:url \"http://127.0.0.1:{port}/mcp\"}}}}"));
+        let (_server, project) = over_http("mcp").await;
         project.ready().await;
         let told = project.failure("wide-stream").await;
         assert!(told.contains("more than 100000 values"), "{told}");

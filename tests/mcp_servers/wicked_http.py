@@ -13,6 +13,9 @@ DEEP = b'{"content":[],"structuredContent":{"a":' + b"[" * 1000000 + b"]" * 1000
 MAPS = b'{"content":[],"_meta":{"a":[' + b'{"":[]},' * 400000 + b"0]}}"
 
 
+SESSION = 0
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -34,12 +37,65 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
+    def nobody(self, status, text):
+        error = {"jsonrpc": "2.0", "error": {"code": -32000, "message": text}, "id": None}
+        return self.reply(json.dumps(error).encode(), status=status)
+
+    def odd(self, message):
+        """A server that forgets its session, and answers to nobody."""
+        global SESSION
+        method, params = message["method"], message.get("params", {})
+        if method == "initialize":
+            SESSION += 1
+        elif self.headers.get("Mcp-Session-Id") != "s%d" % SESSION:
+            return self.nobody(400, "Bad Request: No valid session ID provided")
+        name = params.get("name") if method == "tools/call" else None
+        if name == "forget":
+            SESSION += 1
+        if name == "nobody":
+            return self.nobody(500, "it broke for nobody")
+        if name == "refused":
+            return self.nobody(400, "never mind the session")
+        if name == "accepted":
+            self.send_response(202)
+            self.send_header("Content-Length", "0")
+            return self.end_headers()
+        if method == "initialize":
+            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                      "serverInfo": {"name": "odd", "version": "1"}}
+        elif method == "tools/list" and "cursor" in params:
+            return self.reply(json.dumps({"jsonrpc": "2.0", "id": message["id"],
+                                          "error": {"code": -32602, "message": "no such page"}}).encode())
+        elif method == "tools/list":
+            names = ("plain", "forget", "nobody", "refused", "accepted", "blocks")
+            tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+            result = {"tools": tools + [{"name": "odd"}, None], "nextCursor": "2"}
+        elif name == "blocks":
+            result = {"content": [{"type": "text", "text": "before"}, {"type": "video"},
+                                  {"type": "text", "text": "after"}], "isError": "false"}
+        elif method == "tools/call":
+            result = {"content": [{"type": "text", "text": "plain"}]}
+        else:
+            return self.nobody(400, "no such method")
+        answer = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        noise = "event: keepalive\ndata: {}\n\ndata: {\"type\":\"heartbeat\"}\n\ndata: no JSON\n\n"
+        data = (noise + "data: " + answer + "\n\n").encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Content-Length", str(len(data)))
+        if method == "initialize":
+            self.send_header("Mcp-Session-Id", "s%d" % SESSION)
+        self.end_headers()
+        self.wfile.write(data)
+
     def do_POST(self):
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if "id" not in message:
             self.send_response(202)
             self.send_header("Content-Length", "0")
             return self.end_headers()
+        if self.path == "/odd":
+            return self.odd(message)
         head = b'{"jsonrpc":"2.0","id":%d,"result":' % message["id"]
         method = message["method"]
         if method == "initialize":

@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use crate::json::replace_lone_surrogates;
+
 /// Precedes the stand-in for a lone surrogate in text that [`escape_lone`] has rewritten. Unicode assigns this code no
 /// character.
 const MARK: char = '\u{fdd0}';
@@ -15,45 +17,10 @@ const STAND_INS: u32 = 0x0010_f000;
 /// Replaces each lone surrogate escape by two characters that stand for it, because JSON readers refuse it. The rest of
 /// the text stays as it is.
 pub fn escape_lone(json: &str) -> Cow<'_, str> {
-    if memchr::memmem::find(json.as_bytes(), b"\\ud").is_none()
-        && memchr::memmem::find(json.as_bytes(), b"\\uD").is_none()
-    {
-        return json.into();
-    }
-    let mut written = String::new();
-    let mut rest = json;
-    while let Some((before, after)) = rest.split_once('\\') {
-        written.push_str(before);
-        let half = |text: &str| {
-            let digits = text.strip_prefix('u')?.get(..4)?;
-            let code = u32::from_str_radix(digits, 16).ok()?;
-            (0xd800..0xe000).contains(&code).then_some(code)
-        };
-        let taken = match half(after) {
-            Some(high) => {
-                let next = after.get(5..).and_then(|next| half(next.strip_prefix('\\')?));
-                if high < 0xdc00 && next.is_some_and(|low| low >= 0xdc00) {
-                    written.push('\\');
-                    written.push_str(after.get(..11).unwrap_or_default());
-                    11
-                } else {
-                    written.push(MARK);
-                    written.extend(char::from_u32(STAND_INS.saturating_add(high.saturating_sub(0xd800))));
-                    5
-                }
-            }
-            None => {
-                // A backslash and what it is before, so that `\\ud800` is no half.
-                let end = after.chars().next().map_or(0, char::len_utf8);
-                written.push('\\');
-                written.push_str(after.get(..end).unwrap_or_default());
-                end
-            }
-        };
-        rest = after.get(taken..).unwrap_or_default();
-    }
-    written.push_str(rest);
-    written.into()
+    replace_lone_surrogates(json, |half, written| {
+        written.push(MARK);
+        written.extend(char::from_u32(STAND_INS.saturating_add(half.saturating_sub(0xd800))));
+    })
 }
 
 /// Joins surrogate halves at the borders of a text's deltas.
