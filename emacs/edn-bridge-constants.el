@@ -203,6 +203,7 @@
     "thinking"
     "compact"
     "leave-out"
+    "search"
     "name"
     "prompts"
     "skills"
