@@ -204,6 +204,7 @@
     "thinking"
     "compact"
     "leave-out"
+    "search"
     "name"
     "prompts"
     "skills"

@@ -326,6 +326,7 @@ Return how many pieces that changed."
                                      (plist-get data :entry-id))
       (edn-bridge-messages--forget-pieces)
       (setq edn-bridge-messages--at nil)
+      (edn-bridge-messages--show-sources data (plist-get data :entry-id))
       (edn-bridge-messages--show-outcome data (plist-get data :entry-id)))))
 
 (defun edn-bridge-messages-shown-p (entry)
@@ -649,10 +650,52 @@ Offer to continue it if it is the NEWEST."
              (:thinking
               (when edn-bridge-messages-show-thinking
                 (edn-bridge-messages--insert-thinking text)))
+             (:sources
+              (edn-bridge-messages--insert-sources
+               block (plist-get message :id)))
              (type
               (when-let ((function (edn-bridge-chat-block-handler type)))
                 (funcall function block message))))))
        content))))
+
+(defun edn-bridge-messages--show-sources (message entry)
+  "Show the sources of MESSAGE, of the journal's ENTRY or nil, below its text."
+  (let ((content (plist-get message :content)))
+    (unless (stringp content)
+      (seq-do (lambda (block)
+                (when (eq (plist-get block :type) :sources)
+                  (edn-bridge-messages--insert-sources block entry)))
+              content))))
+
+(defun edn-bridge-messages--insert-sources (block entry)
+  "Add the searches and the numbered pages of BLOCK, of ENTRY or nil."
+  (let ((searches (mapconcat #'edn-bridge-visible-label
+                             (plist-get block :searches) "; "))
+        (seen nil))
+    (edn-bridge-messages-as-part entry
+      (edn-bridge-transcript-add
+        (edn-bridge-transcript-fresh-line)
+        (unless (equal searches "")
+          (insert (propertize (concat "Searched the web: " searches)
+                              'face 'edn-bridge-chat-notice)
+                  "\n"))
+        (seq-do
+         (lambda (source)
+           (let ((url (plist-get source :url))
+                 (title (plist-get source :title)))
+             (when (and (stringp url)
+                        (string-match-p "\\`https?://" url)
+                        (not (member url seen)))
+               (push url seen)
+               (insert (format "%d. " (length seen)))
+               (insert-text-button
+                (edn-bridge-visible-label
+                 (if (and (stringp title) (not (equal title ""))) title url))
+                'face 'edn-bridge-markdown-link 'follow-link t
+                'help-echo (edn-bridge-visible-label url)
+                'action (lambda (_button) (browse-url url)))
+               (insert "\n"))))
+         (plist-get block :sources))))))
 
 (defun edn-bridge-messages--insert-text (title face text entry &optional kind)
   "Add a message of TEXT under TITLE in FACE, of the journal's ENTRY or nil.

@@ -88,6 +88,8 @@ pub struct Settings {
     pub writable: Vec<PathBuf>,
     /// Variables of the model's commands; `None` takes one back that they would have.
     pub commands: Vec<(String, Option<String>)>,
+    /// Whether models may be offered the search of their providers. A session asks before the first offer.
+    pub web_search: bool,
     /// The hosts that may be on this machine or in a private network, for what is fetched.
     pub private_hosts: Vec<HostPattern>,
     /// Whether `fetch` goes through the proxy that the environment names.
@@ -151,6 +153,7 @@ impl Settings {
         self.provider = provider;
         self.writable.clone_from(&layers.writable);
         self.commands.clone_from(&layers.commands);
+        self.web_search = layers.web_search.unwrap_or(false);
         self.private_hosts.clone_from(&layers.private_hosts);
         self.fetch_proxy = layers.fetch_proxy;
         self.orphan_grace = layers.orphan_grace;

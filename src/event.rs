@@ -575,6 +575,7 @@ impl Body {
             let length = |block: &Block| match block {
                 Block::Text(text) | Block::Thinking(text) => text.len(),
                 Block::Image { data, .. } => data.len(),
+                Block::Sources(sources) => sources.weight(),
                 Block::ToolCall { arguments, .. } => {
                     let unreadable = arguments.unreadable().map_or(0, |unreadable| unreadable.text.len());
                     weight(arguments).saturating_add(unreadable)

@@ -79,6 +79,8 @@ pub struct SessionFacts {
     pub auto_compaction: bool,
     /// Whether failed model calls are retried automatically.
     pub auto_retry: bool,
+    /// Whether the model's provider may search the web; `None` if nobody has decided it for this session.
+    pub web_search: Option<bool>,
     /// The MCP servers, and single tools of them, that are switched off.
     pub mcp_off: Arc<BTreeSet<Arc<str>>>,
     /// The sum over all model calls.
@@ -163,6 +165,7 @@ impl SessionFacts {
             editor: None,
             auto_compaction: true,
             auto_retry: true,
+            web_search: None,
             mcp_off: Arc::default(),
             usage: Usage::default(),
             context_tokens: 0,

@@ -1140,6 +1140,18 @@ pub const LEARNED_LIMITS_BYTES: u64 = 128 * 1024;
 /// Parts of a conversation that are left out because its server refused them. Each costs a request once.
 pub const PARTS_WITHHELD: usize = 128;
 
+/// Sources of one answer: a model cites some ten pages, each a few times. A client gets them in one frame.
+pub const ANSWER_SOURCES: usize = 256;
+
+/// Searches of one answer that are shown: providers stop a model earlier.
+pub const ANSWER_SEARCHES: usize = 64;
+
+/// The longest address of a source, in bytes: browsers and servers take no longer ones.
+pub const SOURCE_URL_BYTES: usize = 2048;
+
+/// The longest title of a source, and the longest search that is shown, in characters: a line or two.
+pub const SOURCE_TITLE_CHARS: usize = 200;
+
 /// Fields, and conversations whose replays were refused, that are kept in mind for a server.
 pub const REFUSED_KEPT: usize = 256;
 

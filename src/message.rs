@@ -7,6 +7,7 @@
 mod arguments;
 pub mod image;
 mod replay;
+mod sources;
 mod withheld;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use arguments::{Arguments, UnreadableArguments};
 pub use replay::Replay;
+pub use sources::{SourceLink, Sources};
 pub use withheld::WithheldPart;
 
 use crate::value::{Map, Value};
@@ -137,6 +139,8 @@ pub enum Block {
         /// The bytes, base64.
         data: Arc<str>,
     },
+    /// The web pages that an answer rests on.
+    Sources(Arc<Sources>),
 }
 
 impl Block {
@@ -164,6 +168,7 @@ impl Block {
                 map.put("mime-type", mime_type.as_ref().to_owned());
                 map.put("data", data.as_ref().to_owned());
             }
+            Self::Sources(sources) => return sources.to_value(),
         }
         Value::from(map)
     }
@@ -183,9 +188,19 @@ impl Block {
                 },
             },
             "image" => Self::Image { mime_type: text("mime-type")?, data: text("data")? },
+            "sources" => Self::Sources(Arc::new(Sources::from_value(value))),
             _ => return None,
         })
     }
+}
+
+/// The sources of a content, in Markdown, with an empty line before them; empty for none.
+pub fn sources_below(content: &[Block]) -> String {
+    let sources = content.iter().filter_map(|block| match block {
+        Block::Sources(sources) => Some(format!("\n\n{}", sources.markdown().trim_end())),
+        _ => None,
+    });
+    sources.collect()
 }
 
 /// Tokens and cost of one model call, or a sum of several.

@@ -209,6 +209,7 @@ pub fn session_state(facts: &SessionFacts) -> Map<'_> {
     map.put("header-model-label", Value::str(model_label(facts)));
     map.put("status-session-line", Value::from(status_line(facts)));
     map.put("mode", facts.mode.as_str());
+    map.put_some("web-search", facts.web_search);
     map.put("context-tokens", count(facts.context_tokens));
     map.put("context-window", count(facts.context_window));
     if let Some(agent) = &facts.agent {

@@ -14,7 +14,7 @@ use futures_util::Stream;
 
 use crate::environment::Variables;
 use crate::facts::ProviderFacts;
-use crate::message::{Arguments, EntryId, Message, ThinkingLevel, Usage, WithheldPart};
+use crate::message::{Arguments, EntryId, Message, Sources, ThinkingLevel, Usage, WithheldPart};
 use crate::value::Value;
 
 pub mod choice;
@@ -52,6 +52,11 @@ pub trait Provider: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(None)))
     }
 
+    /// Whether a model of it can search the web by the server's own tools. `takes` are the facts about the model's requests.
+    fn searches_web(&self, _model: &str, _takes: &[Fact]) -> bool {
+        false
+    }
+
     /// Calls the model. Returns at once; the work starts no later than the first poll of the stream.
     ///
     /// The stream ends after the first [`Chunk::End`] or error. Dropping it cancels the call: the provider
@@ -84,6 +89,8 @@ pub struct ModelRequest {
     pub withheld: Arc<[WithheldPart]>,
     /// The offered tools.
     pub tools: Vec<ToolSpec>,
+    /// Whether the server's own search of the web is offered too, where it has one.
+    pub web_search: bool,
     /// The thinking level.
     pub thinking: ThinkingLevel,
     /// How to request the level; `None` for a model without levels.
@@ -154,6 +161,8 @@ pub enum Chunk {
         /// Whether it belongs to the part before it. Else it is a part of its own.
         is_attached: bool,
     },
+    /// The web pages that the answer rests on. At most once, before the usage.
+    Sources(Arc<Sources>),
     /// The server refused a part of the conversation, and the request was sent again without it. Before the answer.
     Withheld(WithheldPart),
     /// Usage of the call. At most one, before the stop.
@@ -167,7 +176,9 @@ impl Chunk {
     pub const fn is_of_answer(&self) -> bool {
         match self {
             Self::Text(_) | Self::Thinking(_) | Self::ToolArguments { .. } | Self::ToolCall { .. } => true,
-            Self::Replay { .. } | Self::Withheld(_) | Self::Usage(_) | Self::End(_) => false,
+            Self::Replay { .. } | Self::Sources(_) | Self::Withheld(_) | Self::Usage(_) | Self::End(_) => {
+                false
+            }
         }
     }
 }

@@ -74,6 +74,8 @@ pub enum Command<'a> {
     Compact(Option<&'a str>),
     /// `/leave-out`
     LeaveOut,
+    /// `/search [on|off]`
+    Search(Option<bool>),
     /// `/name text`
     Name(&'a str),
     /// `/prompts`
@@ -129,6 +131,7 @@ impl Command<'_> {
     pub const fn is_for_people(&self) -> bool {
         match self {
             Self::Mode(Some(_))
+            | Self::Search(Some(true))
             | Self::Trust
             | Self::Reload
             | Self::Remember(_)
@@ -155,6 +158,7 @@ impl Command<'_> {
             | Self::Thinking(_)
             | Self::Compact(_)
             | Self::LeaveOut
+            | Self::Search(_)
             | Self::Name(_)
             | Self::Prompts
             | Self::Skills
@@ -254,6 +258,11 @@ fn command<'a>(name: &str, arguments: &'a str) -> Option<Command<'a>> {
         },
         "compact" => Some(Command::Compact(rest)),
         "leave-out" => alone(Command::LeaveOut),
+        "search" => match first {
+            None => Some(Command::Search(None)),
+            Some(word @ ("on" | "off")) if one => Some(Command::Search(Some(word == "on"))),
+            Some(_) => None,
+        },
         "name" => rest.map(Command::Name),
         "prompts" => alone(Command::Prompts),
         "skills" => alone(Command::Skills),
@@ -314,6 +323,9 @@ mod tests {
             ("/model p m", UserInput::Command(Command::Model(Some(("p", "m"))))),
             ("/model p", UserInput::Usage("/model OR /model <provider> <model-id>")),
             ("/thinking high", UserInput::Command(Command::Thinking(Some(ThinkingLevel::High)))),
+            ("/search", UserInput::Command(Command::Search(None))),
+            ("/search off", UserInput::Command(Command::Search(Some(false)))),
+            ("/search rust", UserInput::Usage("/search [on|off]")),
             ("/thinking deep", UserInput::Usage("/thinking [level]")),
             ("/name  a b ", UserInput::Command(Command::Name("a b"))),
             ("/name", UserInput::Usage("/name text")),

@@ -65,6 +65,9 @@ use permission::Access;
 /// The name of the tool that asks the person; the engine answers it.
 pub const ASK_USER: &str = "ask-user";
 
+/// The search of a model's provider, by which rules and settings name it. It is no tool of ours.
+pub const WEB_SEARCH: &str = "web-search";
+
 /// The name of the tool that gives a task to a subagent; the engine answers it.
 pub const DELEGATE: &str = "delegate";
 

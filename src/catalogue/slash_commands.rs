@@ -62,6 +62,11 @@ pub const COMMANDS: &[CommandSpec] = &[
         usage: "/leave-out",
         doc: "Leaves out the message that the model's server refused.",
     },
+    CommandSpec {
+        name: "search",
+        usage: "/search [on|off]",
+        doc: "Shows whether the model may search the web by its provider, or sets it.",
+    },
     CommandSpec { name: "name", usage: "/name text", doc: "Names the session." },
     CommandSpec { name: "prompts", usage: "/prompts", doc: "Lists the prompt templates." },
     CommandSpec { name: "skills", usage: "/skills", doc: "Lists the skills." },

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use clap::Args;
 use edn_bridge::client::frame;
 use edn_bridge::client::turn::{Accepted, Outcome};
+use edn_bridge::message::{Block, sources_below};
 use edn_bridge::repl::message_line::{MessageLine, Word};
 use edn_bridge::value::{Map, Owned, Value};
 
@@ -148,6 +149,9 @@ impl Chat<'_> {
         let page = self.console.ask("get_messages", Map::new().with("limit", SHOWN))?;
         for message in page.get("messages").and_then(Value::as_slice).unwrap_or_default() {
             let (text, role) = (frame::message_text(message), frame::text(message, "role"));
+            let content = message.get("content").and_then(Value::as_slice).unwrap_or_default();
+            let content: Vec<Block> = content.iter().filter_map(Block::from_value).collect();
+            let text = text + &sources_below(&content);
             if text.trim().is_empty() || role == "tool" {
                 continue;
             }

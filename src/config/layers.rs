@@ -34,6 +34,7 @@ enum Setting {
     Interaction,
     Sandbox,
     Commands,
+    Tools,
     Control,
     Daemon,
     Telemetry,
@@ -42,7 +43,7 @@ enum Setting {
 }
 
 /// The settings by name, also for the nearest name to a mistyped one.
-const SETTINGS: [(&str, Setting); 18] = [
+const SETTINGS: [(&str, Setting); 19] = [
     ("provider", Setting::Provider),
     ("model", Setting::Model),
     ("mode", Setting::Mode),
@@ -56,6 +57,7 @@ const SETTINGS: [(&str, Setting); 18] = [
     ("interaction", Setting::Interaction),
     ("sandbox", Setting::Sandbox),
     ("commands", Setting::Commands),
+    ("tools", Setting::Tools),
     ("control", Setting::Control),
     ("daemon", Setting::Daemon),
     ("telemetry", Setting::Telemetry),
@@ -125,6 +127,8 @@ pub struct Layers {
     pub writable: Vec<PathBuf>,
     /// Variables of the model's commands; `None` takes one back.
     pub commands: Vec<(String, Option<String>)>,
+    /// Whether models may be offered the search of their providers, if a file says it.
+    pub web_search: Option<bool>,
     /// The hosts that may be on this machine or in a private network, for what is fetched.
     pub private_hosts: Vec<HostPattern>,
     /// Whether `fetch` goes through the proxy that the environment names, from the user's file alone.
@@ -401,6 +405,12 @@ impl Layers {
                     self.commands.retain(|(known, _)| known != name);
                     self.commands.push((name.to_owned(), value));
                 }
+            }
+            Setting::Tools => {
+                let expected = "{:web-search true} or {:web-search false}";
+                self.note_unknown(file, key, value, &["web-search"]);
+                let enabled = value.get("web-search").and_then(Value::as_bool);
+                self.web_search = Some(enabled.ok_or_else(|| shape(expected))?);
             }
             Setting::Sandbox => {
                 if value.as_map().is_none() {

@@ -35,6 +35,7 @@ use crate::session::{
 use crate::slash::{self, Command, UserInput};
 use crate::store::EntryBody;
 use crate::store::record::{KeyedRequest, Withheld};
+use crate::tool::WEB_SEARCH;
 
 /// The slash commands of an engine.
 pub struct Commands<'r>(pub &'r Engine);
@@ -158,6 +159,7 @@ impl Commands<'_> {
             | Command::Skills
             | Command::Tools
             | Command::LeaveOut
+            | Command::Search(_)
             | Command::Workflow { .. }
                 if let Some(error) = stays_elsewhere(handle) =>
             {
@@ -250,6 +252,7 @@ impl Commands<'_> {
                 self.0.compact(call.clone(), text.map(str::to_owned), reply);
             }
             Command::LeaveOut => self.leave_out(call, handle),
+            Command::Search(enabled) => self.search(call, handle, enabled),
             Command::Name(name) => {
                 let reply = self.text(&call, |name| format!("Session named {name}"));
                 self.0.set_name(call.clone(), name.to_owned(), reply);
@@ -348,6 +351,25 @@ impl Commands<'_> {
         let write = async move {
             match session.request(|ack| Change::Append { entries, ack }).await {
                 Ok(_) => shared.tell(&call, "text", done),
+                Err(error) => shared.tell(&call, "error", error.message),
+            }
+        };
+        self.0.shared.tasks.spawn_on(write, &self.0.shared.executor);
+    }
+
+    /// Shows or sets whether the model's provider may search the web.
+    fn search(&self, call: Call, handle: &Handle, enabled: Option<bool>) {
+        let (facts, config) = (&handle.snapshot().facts, handle.config());
+        let model = config.models.describe(&facts.model_provider, &facts.model_id);
+        let provider = config.providers.get(&facts.model_provider);
+        let can = provider.is_some_and(|provider| provider.searches_web(&facts.model_id, &model.takes));
+        let text = text::search(facts, config.settings.web_search, enabled, can);
+        let Some(enabled) = enabled else { return self.0.shared.tell(&call, "text", text) };
+        let entries = vec![EntryBody::Setting { key: WEB_SEARCH.into(), value: enabled.into() }];
+        let (shared, session) = (self.0.shared.clone(), handle.clone());
+        let write = async move {
+            match session.request(|ack| Change::Append { entries, ack }).await {
+                Ok(_) => shared.tell(&call, "text", text),
                 Err(error) => shared.tell(&call, "error", error.message),
             }
         };

@@ -196,6 +196,7 @@ pub fn tokens(message: &Message) -> u64 {
             Block::Text(text) | Block::Thinking(text) => text.len(),
             Block::ToolCall { name, arguments, .. } => name.len().saturating_add(arguments.text().len()),
             Block::Image { .. } => 6000,
+            Block::Sources(sources) => sources.weight(),
         })
         .sum();
     u64::try_from(bytes / 4).unwrap_or(u64::MAX).saturating_add(4)
@@ -279,6 +280,7 @@ pub fn transcript(messages: &[Arc<Message>], limit: usize, most: usize) -> Strin
                     format!("calls {name} {}", shortened(&arguments.text(), most))
                 }
                 Block::Image { mime_type, .. } => format!("({mime_type})"),
+                Block::Sources(sources) => sources.plain(),
                 Block::Thinking(_) => continue,
             };
             part.push_str(&text);

@@ -219,6 +219,7 @@ fn weight(message: &Message) -> usize {
         Block::Text(text) | Block::Thinking(text) => text.len(),
         Block::ToolCall { arguments, .. } => arguments.text().len(),
         Block::Image { data, .. } => data.len(),
+        Block::Sources(sources) => sources.weight(),
     });
     let details = message.details.as_ref().map_or(0, |details| details.to_string().len());
     // The approximate length of a message's keys, ids and times.

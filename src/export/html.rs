@@ -102,6 +102,7 @@ fn block(block: &Block, role: Role, out: &mut String) {
             out.push_str("</code></pre></details>\n");
         }
         Block::Image { mime_type, data } => image(mime_type, data, out),
+        Block::Sources(sources) => prose(&sources.markdown(), out),
     }
 }
 

@@ -34,6 +34,7 @@ pub(super) fn document(transcript: &Transcript) -> String {
                     let language = if arguments.unreadable().is_some() { "" } else { "edn" };
                     fenced(&mut out, language, &arguments.text());
                 }
+                Block::Sources(sources) => out.push_str(&sources.markdown()),
                 Block::Image { mime_type, data } => {
                     let _ = writeln!(out, "(An image, {mime_type}, {} bytes of base64.)", data.len());
                 }

@@ -18,6 +18,7 @@ use futures_util::stream;
 mod account;
 mod anthropic;
 mod calls;
+mod citations;
 mod failure;
 mod formats;
 mod gemini;
@@ -55,7 +56,8 @@ use crate::limits::{
 };
 use crate::message::{EntryId, Message, WithheldPart};
 use crate::provider::{
-    AnswerEnd, Chunk, ChunkStream, ErrorKind, ListedModels, ModelRequest, Provider, ProviderError, Retry,
+    AnswerEnd, Chunk, ChunkStream, ErrorKind, Fact, ListedModels, ModelRequest, Provider, ProviderError,
+    Retry,
 };
 use crate::secret::Secret;
 use crate::value::{Map, Value};
@@ -120,6 +122,10 @@ impl Provider for Hosted {
             base_url: Some(http::shown(base).to_string()),
             key_from: self.server.keys.origin(),
         }
+    }
+
+    fn searches_web(&self, model: &str, takes: &[Fact]) -> bool {
+        !self.server.spec.takes(model, takes).search.is_empty()
     }
 
     fn listed(&self) -> ListedModels {

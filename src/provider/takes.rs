@@ -36,6 +36,8 @@ pub struct Takes {
     pub rich_results: bool,
     /// How the server is asked to keep the start of a request in its cache.
     pub cache: CacheRequest,
+    /// The server's own tools that search the web and fetch pages, as a request offers them; empty for none.
+    pub search: Arc<[Value<'static>]>,
 }
 
 /// How a server is asked to keep the start of a request in its cache.
@@ -95,6 +97,7 @@ enum FactKind {
     SignedCalls(bool),
     RichResults(bool),
     Cache(CacheRequest),
+    Search(Arc<[Value<'static>]>),
 }
 
 /// A row of the table.
@@ -192,6 +195,11 @@ fn fact(key: &str, value: &Value<'_>) -> Result<FactKind, String> {
             Some("key") => CacheRequest::Key,
             _ => return Err("needs :none, :marks, :top or :key at :cache".to_owned()),
         }),
+        "search" => {
+            let tools = value.as_slice().filter(|tools| tools.iter().all(|tool| tool.as_map().is_some()));
+            let tools = tools.ok_or("needs a vector of tools, each a map, at :search")?;
+            FactKind::Search(tools.iter().map(|tool| tool.clone().into_owned()).collect())
+        }
         key => return Err(format!("has no :{key}")),
     })
 }
@@ -234,6 +242,7 @@ impl Takes {
             signed_calls: false,
             rich_results: false,
             cache: CacheRequest::None,
+            search: Arc::from([]),
         };
         let lower = model.to_lowercase();
         let of_table = TAKES.iter().filter(|row| {
@@ -267,6 +276,7 @@ impl Takes {
             FactKind::SignedCalls(are_needed) => self.signed_calls = *are_needed,
             FactKind::RichResults(are_rich) => self.rich_results = *are_rich,
             FactKind::Cache(request) => self.cache = *request,
+            FactKind::Search(tools) => self.search = tools.clone(),
         }
     }
 
@@ -346,7 +356,7 @@ mod tests {
             assert!(row.protocols.iter().all(|name| protocols.contains(&name.as_str())), "{row:?}");
         }
         // The first row has every fact, so that none is unknown.
-        assert_eq!(table[0].facts.len(), 14);
+        assert_eq!(table[0].facts.len(), 15);
     }
 
     #[test]
@@ -378,6 +388,8 @@ mod tests {
             ("{:names {:longest 3}}", "needs a :longest of 17 to 256"),
             ("{:thinking-back true}", "needs a field's name"),
             ("{:cache true}", "needs :none, :marks, :top or :key at :cache"),
+            ("{:search true}", "needs a vector of tools"),
+            ("{:search [:web]}", "needs a vector of tools"),
         ] {
             let value = crate::edn::read_one(text.as_bytes()).unwrap();
             let error = configured(Some(&value)).unwrap_err();

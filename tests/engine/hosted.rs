@@ -9,6 +9,7 @@ mod reading;
 mod refusals;
 mod sending;
 mod unreadable_calls;
+mod web_search;
 use crate::support;
 
 use std::sync::Arc;
@@ -125,6 +126,7 @@ fn answered(chunks: Vec<Result<Chunk, ProviderError>>) -> Arc<Message> {
             Chunk::Replay { data, is_attached } => {
                 replays.push(Replay { place: content.len(), is_attached, data });
             }
+            Chunk::Sources(sources) => content.push(Block::Sources(sources)),
             Chunk::ToolArguments { .. } | Chunk::Withheld(_) | Chunk::Usage(_) | Chunk::End(_) => {}
         }
     }
@@ -166,7 +168,7 @@ fn hear(chunks: Vec<Result<Chunk, ProviderError>>) -> Heard {
                 heard.calls.push((name.to_string(), arguments));
             }
             Ok(Chunk::Usage(usage)) => heard.usage = Some(usage),
-            Ok(Chunk::Withheld(_)) => {}
+            Ok(Chunk::Withheld(_) | Chunk::Sources(_)) => {}
             Ok(Chunk::Replay { .. }) => heard.replay = true,
             Ok(Chunk::End(end)) => {
                 heard.stop = Some(end.stop_reason());

@@ -375,6 +375,22 @@ fn check(rule: &Rule, body: &Json, pieces: &[Piece<'_>]) -> Option<Fault> {
                 (!seen.insert(name.clone())).then_some(Fault { place, text: name, n: 0 })
             })
         }
+        "own-tools" => {
+            let tools = body["tools"].as_array()?.iter().enumerate();
+            let mut own = tools.filter(|(_, tool)| tool.get("input_schema").is_none());
+            own.find_map(|(n, tool)| {
+                let text = tool["type"].as_str().unwrap_or_default().to_owned();
+                let is_known = rule.words.contains(&text);
+                (!is_known).then(|| Fault { text, n, ..Fault::default() })
+            })
+        }
+        "search-beside-functions" => {
+            let has = |key: &str| body["tools"].as_array()?.iter().find(|tool| tool.get(key).is_some());
+            let mixes = has("functionDeclarations").is_some() && has("googleSearch").is_some();
+            let is_asked_for =
+                body.pointer("/toolConfig/includeServerSideToolInvocations") == Some(&true.into());
+            (mixes && !is_asked_for).then(Fault::default)
+        }
         "call-after-user" => calls(pieces).find_map(|(call, _)| {
             let before = pieces.iter().rev().find(|piece| piece.message < call.message);
             before.is_none_or(|before| before.by_model).then(Fault::default)

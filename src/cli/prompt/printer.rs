@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use edn_bridge::client::frame;
 use edn_bridge::edn;
 use edn_bridge::json;
+use edn_bridge::message::{Block, sources_below};
 use edn_bridge::value::{Map, Owned, Value};
 
 use super::printed_text::PrintedText;
@@ -56,6 +57,8 @@ pub(in crate::cli) struct Teller {
     usage: Option<Owned>,
     stop: Option<String>,
     calls: Vec<Value<'static>>,
+    /// The sources of the answers.
+    sources: Vec<Value<'static>>,
     /// The status of the workflow that was shown last.
     stage: String,
     has_ended: bool,
@@ -94,6 +97,7 @@ impl Teller {
             usage: None,
             stop: None,
             calls: Vec::new(),
+            sources: Vec::new(),
             stage: String::new(),
             has_ended: false,
             markdown: None,
@@ -242,6 +246,16 @@ impl Teller {
                 if !rest.is_empty() {
                     self.say(rest);
                 }
+                let content = data.get("content").and_then(Value::as_slice).unwrap_or_default();
+                let content: Vec<Block> = content.iter().filter_map(Block::from_value).collect();
+                let links = sources_below(&content);
+                if !links.is_empty() {
+                    self.say(&(links + "\n"));
+                }
+                self.sources.extend(content.iter().filter_map(|block| match block {
+                    Block::Sources(_) => Some(block.to_value()),
+                    _ => None,
+                }));
                 // A turn that is ended between two calls has an empty message at its end, which answers nothing.
                 if !whole.is_empty() || self.stop.as_deref() == Some("end-turn") {
                     self.text = whole;
@@ -401,6 +415,8 @@ impl Teller {
                 map.put_some("stop-reason", self.stop.take());
                 map.put_some("usage", self.usage.take());
                 map.put("tool-calls", Value::vector(std::mem::take(&mut self.calls)));
+                let sources = std::mem::take(&mut self.sources);
+                map.put_some("sources", (!sources.is_empty()).then(|| Value::vector(sources)));
                 let (provider, model) = verdict.model.clone().unzip();
                 map.put_some("provider", provider);
                 map.put_some("model", model);

@@ -23,6 +23,7 @@ use crate::store::record::{
     CHOSEN_OPTIONS, KeyedRequest, OwnerRecord, Requested, TurnEvent, TurnRecord, Wish,
 };
 use crate::store::{Entry, EntryBody};
+use crate::tool::WEB_SEARCH;
 use crate::value::{Map, Value};
 
 /// A session's state, as far as it follows from its entries.
@@ -105,6 +106,7 @@ impl SessionState {
                 ("mode", Some(mode), _) => facts.mode = Mode::parse(mode).unwrap_or(Mode::ReadOnly),
                 ("auto-compaction", _, Some(enabled)) => facts.auto_compaction = enabled,
                 ("auto-retry", _, Some(enabled)) => facts.auto_retry = enabled,
+                (WEB_SEARCH, _, Some(enabled)) => facts.web_search = Some(enabled),
                 ("mcp-off", ..) => {
                     let names = value.as_slice().unwrap_or_default().iter().filter_map(Value::as_str);
                     facts.mcp_off = Arc::new(names.map(Arc::from).collect());

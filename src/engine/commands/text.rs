@@ -4,7 +4,7 @@ use crate::catalogue::{COMMANDS, CommandSpec};
 use crate::context::Project;
 use crate::engine::snapshot::SessionSnapshot;
 use crate::facts::mcp::McpServer;
-use crate::facts::{HostFacts, JobFacts};
+use crate::facts::{HostFacts, JobFacts, SessionFacts};
 use crate::limits::HISTORY_MESSAGES;
 use crate::projection;
 use crate::tool;
@@ -56,6 +56,23 @@ pub(super) fn problems(project: &Project) -> String {
     let lines = lines.map(|problem| format!("\n{}: {}", problem.path.display(), problem.message));
     let lines: String = lines.collect();
     if lines.is_empty() { lines } else { format!("\n\nCannot be used:{lines}") }
+}
+
+/// Whether the model may search the web: as set just now, chosen before, or configured.
+pub(super) fn search(facts: &SessionFacts, configured: bool, set: Option<bool>, can: bool) -> String {
+    let state = match set.or(facts.web_search) {
+        Some(true) => "Web search is on for this session.",
+        Some(false) => "Web search is off for this session.",
+        None if configured => "Web search is on by the configuration; you are asked before it is offered.",
+        None => "Web search is off. /search on offers the model its provider's search in this session.",
+    };
+    match can {
+        true => state.to_owned(),
+        false => format!(
+            "{state} {} of {} has no search of its own, as far as is known.",
+            facts.model_id, facts.model_provider
+        ),
+    }
 }
 
 pub(super) fn tools(tools: &Toolbox, offered: bool, model: &str) -> String {

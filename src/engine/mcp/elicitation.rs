@@ -349,6 +349,7 @@ impl SessionAnswerer {
             messages: messages.collect(),
             withheld: Arc::from([]),
             tools: Vec::new(),
+            web_search: false,
             thinking: ThinkingLevel::Off.within(&facts.thinking_levels),
             thinking_by: model.thinking_by,
             thinking_tags: model.thinking_tags,

@@ -206,6 +206,10 @@ impl ModelCall<'_> {
                     size = size.saturating_add(data.to_string().len());
                     answer.parts.replay(data, is_attached);
                 }
+                Some(Ok(Chunk::Sources(sources))) => {
+                    size = size.saturating_add(sources.weight());
+                    answer.parts.sources(sources);
+                }
                 Some(Ok(Chunk::End(end))) => {
                     answer.stop = Some(end.stop_reason());
                     answer.is_paused = end == AnswerEnd::Paused;

@@ -1,9 +1,10 @@
 //! The parts of an answer, in the order in which the model gave them. Does not know the journal.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::event::ToolCall;
-use crate::message::{Block, Replay};
+use crate::message::{Block, Replay, Sources};
 use crate::value::Value;
 
 /// One part.
@@ -14,6 +15,8 @@ enum Part {
     Call(Box<ToolCall>),
     /// An image, which only external agents give.
     Image(Block),
+    /// The web pages that the answer rests on.
+    Sources(Arc<Sources>),
     /// Data that goes back to the provider.
     Replay {
         data: Value<'static>,
@@ -52,6 +55,11 @@ impl AnswerParts {
         self.0.push(Part::Image(image));
     }
 
+    /// Adds the web pages that the answer rests on.
+    pub fn sources(&mut self, sources: Arc<Sources>) {
+        self.0.push(Part::Sources(sources));
+    }
+
     /// Adds data that goes back to the provider.
     pub fn replay(&mut self, data: Value<'static>, is_attached: bool) {
         self.0.push(Part::Replay { data, is_attached });
@@ -75,7 +83,7 @@ impl AnswerParts {
     }
 
     /// Puts another text in the place of the first, and removes the others. What the provider wants back with a text of its
-    /// own goes with it; the other parts keep theirs.
+    /// own goes with it, and the sources; the other parts keep theirs.
     pub fn set_text(&mut self, new: &str) {
         let mut new = Some(Part::Text(new.to_owned()));
         let mut is_after_text = false;
@@ -86,6 +94,8 @@ impl AnswerParts {
             match part {
                 Part::Text(_) => kept.extend(new.take()),
                 _ if is_own => {}
+                // They tell where in the text each of them counts.
+                Part::Sources(_) => {}
                 part => kept.push(part),
             }
         }
@@ -127,6 +137,7 @@ impl AnswerParts {
                     content.push(Block::ToolCall { id: call.id, name: call.name, arguments: call.parsed })
                 }
                 Part::Image(image) => content.push(image),
+                Part::Sources(sources) => content.push(Block::Sources(sources)),
                 Part::Replay { data, is_attached } => {
                     replays.push(Replay { place: content.len(), is_attached, data });
                 }

@@ -5,6 +5,7 @@ mod asking;
 mod delegate;
 mod diagnostics;
 mod jobs;
+pub mod web_search;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};

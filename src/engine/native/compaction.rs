@@ -211,6 +211,7 @@ fn request(
         messages: vec![Arc::new(Message::new(EntryId::from(""), Role::User, content, Arc::from("")))],
         withheld: Arc::from([]),
         tools: Vec::new(),
+        web_search: false,
         thinking: ThinkingLevel::Off.within(&facts.thinking_levels),
         thinking_by: model.thinking_by,
         thinking_tags: model.thinking_tags,

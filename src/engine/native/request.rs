@@ -70,6 +70,7 @@ impl Composer<'_> {
             messages: conversation::messages(&snapshot.branch),
             withheld: withheld::parts(&snapshot.branch, &facts.model_provider, &facts.model_id),
             tools,
+            web_search: false,
             thinking: facts.effective_thinking(),
             thinking_by: model.thinking_by,
             thinking_tags: model.thinking_tags,

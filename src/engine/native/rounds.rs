@@ -12,7 +12,7 @@ use crate::engine::change::Change;
 use crate::engine::incoming::ReadAhead;
 use crate::engine::interrupted::UnendedTurn;
 use crate::engine::native::answer::{ModelAnswer, ModelCall};
-use crate::engine::native::call::{self, CallsEnd};
+use crate::engine::native::call::{self, CallsEnd, web_search};
 use crate::engine::native::compaction::{self, Why};
 use crate::engine::native::hooks::{Boundaries, Denied, text_of};
 use crate::engine::native::proposal::proposed;
@@ -153,6 +153,10 @@ impl Rounds<'_> {
             Ok(ready) => ready,
             Err(error) => return Next::End(self.finish(ModelAnswer::not_configured(error)).await),
         };
+        match web_search::is_offered(self.0, provider.as_ref(), &mut state.asked_to_search).await {
+            Ok(is_offered) => request.web_search = is_offered,
+            Err(error) => return Next::End(self.finish(ModelAnswer::failed(error.message)).await),
+        }
         let composed = Boundaries(self.0)
             .leave(Stage::ComposeRequest, || Composer(self.0).about_request(&request))
             .await;
@@ -566,4 +570,6 @@ struct Tries {
     truncated: bool,
     /// Whether the model was told that it ended without an answer, and has given none since.
     is_nudged: bool,
+    /// Whether the person was asked whether the model may search the web.
+    asked_to_search: bool,
 }

@@ -505,6 +505,7 @@ fn spelled_out(message: &Message) -> String {
         Block::Thinking(_) => None,
         Block::ToolCall { name, .. } => Some(format!("(used the tool {name})")),
         Block::Image { .. } => Some("(an image)".to_owned()),
+        Block::Sources(sources) => Some(sources.plain()),
     });
     let text = blocks.collect::<Vec<_>>().join("\n");
     match (message.role, &message.tool_name) {

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::calls::PartialCalls;
+use super::citations::Citations;
 use super::history::{self, ContentPart, EncodedImage, HistoryIndex, HistoryPart, Target, Utterance};
 use super::json::{self, Object as _};
 use super::lenient::{Lenient, LenientStruct, RawJson};
@@ -51,15 +52,13 @@ pub fn write(target: &Target<'_>, request: &ModelRequest) -> Outgoing {
         }
         body.put("system", json!([system]));
     }
-    if !request.tools.is_empty() {
-        let mut tools: Vec<Json> = request
-            .tools
-            .iter()
-            .map(|tool| {
-                let schema = json::from_value(&tool.parameters);
-                json!({"name": tool.name, "description": tool.description, "input_schema": schema})
-            })
-            .collect();
+    let searches = target.search(request);
+    if !request.tools.is_empty() || !searches.is_empty() {
+        let own = request.tools.iter().map(|tool| {
+            let schema = json::from_value(&tool.parameters);
+            json!({"name": tool.name, "description": tool.description, "input_schema": schema})
+        });
+        let mut tools: Vec<Json> = searches.into_iter().chain(own).collect();
         if let Some(last) = tools.last_mut().filter(|_| is_marked) {
             keep(last);
         }
@@ -204,8 +203,12 @@ pub struct AnswerDecoder {
     unknown: u64,
     /// The current block that only the server knows: its JSON, and the pieces of its input.
     raw: Option<(Json, String)>,
-    /// The citations of the current text.
+    /// The citations of the current text, which go back with it.
     citations: Vec<Json>,
+    /// The characters of the answer before the current text.
+    text_start: Option<u64>,
+    /// The sources of the answer.
+    sources: Citations,
     /// Bytes of the raw blocks and the citations.
     raw_bytes: usize,
     over: bool,
@@ -261,7 +264,10 @@ impl AnswerDecoder {
                     out.push_back(replay(Map::new().with("redacted", data), false));
                 }
             }
-            "text" | "" => self.texts.text(block.text.text(), out),
+            "text" | "" => {
+                self.text_start = self.texts.chars();
+                self.texts.text(block.text.text(), out);
+            }
             _ => {
                 self.texts.end(out);
                 self.weigh(raw.len())?;
@@ -295,6 +301,21 @@ impl AnswerDecoder {
         Ok(())
     }
 
+    /// Notes the words of a search, and a page that was fetched.
+    fn used(&mut self, block: &Json) {
+        let text = |place: &str| block.pointer(place).and_then(Json::as_str);
+        match block.text("type") {
+            Some("server_tool_use") if block.text("name") == Some("web_search") => {
+                self.sources.search(text("/input/query").unwrap_or_default());
+            }
+            Some("web_fetch_tool_result") => {
+                let title = text("/content/content/title").unwrap_or_default();
+                self.sources.page(text("/content/url").unwrap_or_default(), title, None);
+            }
+            _ => {}
+        }
+    }
+
     fn finish(&mut self, index: u64, out: &mut Out) {
         if let Some(at) = self.calls.open(index) {
             self.calls.finish(at, out);
@@ -309,9 +330,15 @@ impl AnswerDecoder {
             if let Ok(input) = serde_json::from_str::<Json>(&pieces) {
                 block.put("input", input);
             }
+            self.used(&block);
             out.push_back(replay(Map::new().with("raw", block.to_string()), false));
         }
         if !self.citations.is_empty() {
+            let span = self.text_start.zip(self.texts.chars());
+            for citation in &self.citations {
+                let title = citation.text("title").unwrap_or_default();
+                self.sources.page(citation.text("url").unwrap_or_default(), title, span);
+            }
             let citations = Json::from(std::mem::take(&mut self.citations)).to_string();
             out.push_back(replay(Map::new().with("citations", citations), true));
         }
@@ -365,6 +392,7 @@ impl Decoder for AnswerDecoder {
         let end = AnswerEnd::of("anthropic", &self.reason, &self.details, self.calls.len());
         let end = self.calls.close(end, out);
         self.over = true;
+        self.sources.end(out);
         out.push_back(Chunk::Usage(self.usage));
         close(end, out)
     }

@@ -6,13 +6,11 @@ use super::protocol::{Attempt, Decoder, Outgoing, Protocol};
 use super::spec::Spec;
 use super::{anthropic, gemini, openai, responses};
 use crate::provider::ModelRequest;
-use crate::provider::takes::Takes;
 
 impl Protocol {
     /// Writes a call.
     pub fn write(self, spec: &Spec, request: &ModelRequest, attempt: &Attempt) -> Outgoing {
-        let at = [&*spec.id, spec.base.host_str().unwrap_or_default()];
-        let takes = Takes::of(self.as_str(), at, &request.model, [&spec.takes, &request.takes]);
+        let takes = spec.takes(&request.model, &request.takes);
         let images_follow = self == Self::OpenAi;
         let target = Target {
             provider: &spec.id,

@@ -4,13 +4,14 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::calls::PartialCalls;
+use super::citations::Citations;
 use super::history::{self, ContentPart, EncodedImage, HistoryIndex, HistoryPart, Target, Utterance};
 use super::json::{self, Object as _};
 use super::lenient::{Lenient, LenientList, LenientStruct, RawJson};
 use super::protocol::{Broken, Decoder, Out, Outgoing, close, parse, reported};
 use super::sse::SseEvent;
 use super::text_deltas::TextDeltas;
-use crate::limits::HOSTED_ANSWER_TOKENS;
+use crate::limits::{ANSWER_SOURCES, HOSTED_ANSWER_TOKENS, MAX_ANSWER_BYTES};
 use crate::message::{ThinkingLevel, Usage};
 use crate::provider::{AnswerEnd, Chunk, ModelRequest, ThinkingBy};
 use crate::value::{Map, Value};
@@ -67,6 +68,15 @@ pub fn write(target: &Target<'_>, request: &ModelRequest) -> Outgoing {
             .collect();
         body.put("tools", json!([{"functionDeclarations": tools}]));
     }
+    let searches = target.search(request);
+    if !searches.is_empty() {
+        let own = body.get("tools").and_then(Json::as_array).cloned().unwrap_or_default();
+        // Beside functions, its own calls and their results are told, and go back.
+        if !own.is_empty() {
+            body.put("toolConfig", json!({"includeServerSideToolInvocations": true}));
+        }
+        body.put("tools", own.into_iter().chain(searches).collect::<Json>());
+    }
     Outgoing { path: format!("models/{}:streamGenerateContent?alt=sse", request.model), body, index }
 }
 
@@ -95,6 +105,10 @@ fn side(utterance: &Utterance<'_>, signed: bool, rich: bool, index: &mut History
             ContentPart::Text(text) => parts.push(json!({"text": text})),
             ContentPart::Thinking(_) => {}
             ContentPart::Image(image) => parts.push(picture(image)),
+            ContentPart::Replay(data) if data.get("raw").is_some() => {
+                let raw = data.get("raw").and_then(Value::as_str);
+                parts.extend(raw.and_then(|raw| serde_json::from_str::<Json>(raw).ok()));
+            }
             ContentPart::Replay(_) => {
                 let Some(signature) = signature(part) else { continue };
                 // The signature of a part without text is a part of its own.
@@ -157,6 +171,13 @@ pub struct AnswerDecoder {
     reason: String,
     /// The server's explanation of it.
     message: String,
+    /// The sources of the answer.
+    sources: Citations,
+    /// The text so far, if its bytes have to be told from its characters; and what it rests on, as told last.
+    said: Option<String>,
+    grounding: Option<Grounding>,
+    /// Bytes of the parts that go back as they came.
+    raw_bytes: usize,
     over: bool,
 }
 
@@ -166,15 +187,40 @@ impl AnswerDecoder {
         Self {
             calls: PartialCalls::new(&request.messages),
             texts: TextDeltas::new(request),
+            said: request.web_search.then(String::new),
             ..Self::default()
         }
     }
 
-    fn part(&mut self, part: Piece, out: &mut Out) -> Result<(), Broken> {
+    /// A call of the server's own tools, or its result: goes back as it came.
+    fn own_part(&mut self, part: &Piece, raw: &str, out: &mut Out) -> Result<(), Broken> {
+        self.raw_bytes = self.raw_bytes.saturating_add(raw.len());
+        if self.raw_bytes > MAX_ANSWER_BYTES {
+            return Err(Broken::TooLarge(format!("parts of its own of more than {MAX_ANSWER_BYTES} bytes")));
+        }
+        let call = part.tool_call.as_ref().and_then(|call| serde_json::from_str::<Json>(&call.0).ok());
+        let args = call.as_ref().and_then(|call| call.get("args"));
+        let queries = args.and_then(|args| args.get("queries")).and_then(Json::as_array);
+        let words = queries.into_iter().flatten().filter_map(Json::as_str);
+        words.for_each(|words| self.sources.search(words));
+        self.texts.end(out);
+        let data = Value::from(Map::new().with("raw", raw.to_owned()));
+        out.push_back(Chunk::Replay { data, is_attached: false });
+        Ok(())
+    }
+
+    fn part(&mut self, raw: &str, out: &mut Out) -> Result<(), Broken> {
+        let part: Piece = parse(raw)?;
+        if part.tool_call.is_some() || part.tool_response.is_some() {
+            return self.own_part(&part, raw, out);
+        }
         if let Some(text) = part.text.filled() {
             if part.thought.get() == Some(true) {
                 self.texts.thinking(text, out);
             } else {
+                if let Some(said) = &mut self.said {
+                    said.push_str(&text);
+                }
                 self.texts.text(text, out);
             }
         }
@@ -191,6 +237,37 @@ impl AnswerDecoder {
             out.push_back(signed(signature));
         }
         Ok(())
+    }
+}
+
+impl AnswerDecoder {
+    /// Notes what the text rests on.
+    fn cite(&mut self) {
+        let Some(grounding) = self.grounding.take() else { return };
+        for words in grounding.web_search_queries {
+            self.sources.search(&words.text());
+        }
+        let said = self.said.take().unwrap_or_default();
+        let page = |chunk: Chunked| {
+            let web = chunk.web.or_empty();
+            (web.uri.text(), web.title.text())
+        };
+        let pages: Vec<(String, String)> = grounding.grounding_chunks.into_iter().map(page).collect();
+        for support in grounding.grounding_supports.into_iter().take(ANSWER_SOURCES) {
+            let segment = support.segment.or_empty();
+            let place = |bytes: u64| {
+                let before = said.get(..usize::try_from(bytes).ok()?)?;
+                u64::try_from(before.chars().count()).ok()
+            };
+            let begin = place(segment.start_index.get().unwrap_or(0));
+            let span = begin.zip(segment.end_index.get().and_then(place));
+            for index in support.grounding_chunk_indices {
+                let index = index.get().and_then(|index| usize::try_from(index).ok());
+                if let Some((url, title)) = index.and_then(|index| pages.get(index)) {
+                    self.sources.page(url, title, span);
+                }
+            }
+        }
     }
 }
 
@@ -220,7 +297,13 @@ impl Decoder for AnswerDecoder {
             return Ok(());
         };
         for part in candidate.content.or_empty().parts {
-            self.part(part, out)?;
+            self.part(&part.0, out)?;
+        }
+        if let Some(grounding) = candidate.grounding_metadata.get() {
+            self.grounding = Some(grounding);
+        }
+        for page in candidate.url_context_metadata.or_empty().url_metadata {
+            self.sources.page(&page.retrieved_url.text(), "", None);
         }
         if let Some(reason) = candidate.finish_reason.filled() {
             self.reason = reason;
@@ -239,6 +322,8 @@ impl Decoder for AnswerDecoder {
         self.texts.end(out);
         let end = AnswerEnd::of("gemini", &self.reason, &self.message, self.calls.len());
         self.over = true;
+        self.cite();
+        self.sources.end(out);
         out.extend(self.usage.map(Chunk::Usage));
         close(end, out)
     }
@@ -267,12 +352,63 @@ struct Candidate {
     content: LenientStruct<Content>,
     finish_reason: Lenient<String>,
     finish_message: Lenient<String>,
+    grounding_metadata: LenientStruct<Grounding>,
+    url_context_metadata: LenientStruct<Fetched>,
+}
+
+/// The grounds of an answer: pages, and the parts of the text with the numbers of theirs.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Grounding {
+    web_search_queries: LenientList<Lenient<String>>,
+    grounding_chunks: LenientList<Chunked>,
+    grounding_supports: LenientList<Support>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Chunked {
+    web: LenientStruct<Page>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Page {
+    uri: Lenient<String>,
+    title: Lenient<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Support {
+    segment: LenientStruct<Segment>,
+    grounding_chunk_indices: LenientList<Lenient<u64>>,
+}
+
+/// Bytes of the text.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Segment {
+    start_index: Lenient<u64>,
+    end_index: Lenient<u64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Fetched {
+    url_metadata: LenientList<FetchedPage>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct FetchedPage {
+    retrieved_url: Lenient<String>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Content {
-    parts: LenientList<Piece>,
+    parts: LenientList<RawJson>,
 }
 
 #[derive(Deserialize, Default)]
@@ -281,6 +417,8 @@ struct Piece {
     text: Lenient<String>,
     thought: Lenient<bool>,
     function_call: LenientStruct<FunctionCall>,
+    tool_call: Option<RawJson>,
+    tool_response: Option<RawJson>,
     thought_signature: Lenient<String>,
 }
 

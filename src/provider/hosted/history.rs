@@ -11,7 +11,9 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::account::Account;
+use super::json;
 use crate::message::{Arguments, Block, Message, Replay, Role, WithheldPart, image};
+use crate::provider::ModelRequest;
 use crate::provider::takes::{ImagePlaces, Takes};
 use crate::value::Value;
 
@@ -138,6 +140,12 @@ impl<'a> EncodedImage<'a> {
 }
 
 impl Target<'_> {
+    /// The tools of the server that search the web, as the request offers them.
+    pub fn search(&self, request: &ModelRequest) -> Vec<Json> {
+        let offered = self.takes.search.iter().filter(|_| request.web_search);
+        offered.map(json::from_value).collect()
+    }
+
     /// Whether the server refused a block of a message, or all of it.
     fn refused(&self, message: &Message, block: Option<usize>) -> bool {
         self.withheld_parts.iter().any(|part| part.entry == message.id && part.block == block)
@@ -299,7 +307,11 @@ fn parts<'a>(
         let content = match block {
             Block::Text(text) if !text.trim().is_empty() => ContentPart::Text(Cow::Borrowed(text)),
             Block::Thinking(text) if is_own && !text.trim().is_empty() => ContentPart::Thinking(text),
-            Block::Text(_) | Block::Thinking(_) => continue,
+            // The data of the server's own searches goes back to it.
+            Block::Sources(sources) if !is_own => {
+                ContentPart::Text(format!("\n\n{}", sources.plain()).into())
+            }
+            Block::Text(_) | Block::Thinking(_) | Block::Sources(_) => continue,
             Block::ToolCall { id, name, arguments } => {
                 let (id, name) = writer.call(id, name, takes);
                 ContentPart::Call { id, name, arguments }
@@ -337,7 +349,14 @@ fn remove_open_searches(utterances: &mut Vec<Utterance<'_>>) {
         ContentPart::Replay(data) => {
             let raw: Json = serde_json::from_str(data.get("raw")?.as_str()?).ok()?;
             let is_call = raw.get("type").and_then(Json::as_str) == Some("server_tool_use");
-            (is_call == (key == "id")).then(|| raw.get(key)?.as_str().map(str::to_owned)).flatten()
+            let place = match key {
+                "id" if is_call => "/id",
+                "id" => "/toolCall/id",
+                _ if is_call => return None,
+                _ if raw.get("toolResponse").is_some() => "/toolResponse/id",
+                _ => "/tool_use_id",
+            };
+            raw.pointer(place)?.as_str().map(str::to_owned)
         }
         _ => None,
     };

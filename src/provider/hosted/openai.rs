@@ -9,6 +9,7 @@ use serde::de::Deserializer;
 use serde_json::{Value as Json, json};
 
 use super::calls::{CallPiece, PartialCalls};
+use super::citations::{Annotation, Citations};
 use super::gemini::signed;
 use super::history::{self, ContentPart, EncodedImage, HistoryIndex, HistoryPart, Target, Utterance};
 use super::json::{self, Object as _};
@@ -45,20 +46,14 @@ pub fn write(target: &Target<'_>, request: &ModelRequest, server: Server) -> Out
         "stream_options": {"include_usage": true},
         "messages": messages,
     });
-    if !request.tools.is_empty() {
-        body.put(
-            "tools",
-            request
-                .tools
-                .iter()
-                .map(|tool| {
-                    let schema = json::from_value(&tool.parameters);
-                    let function =
-                        json!({"name": tool.name, "description": tool.description, "parameters": schema});
-                    json!({"type": "function", "function": function})
-                })
-                .collect::<Json>(),
-        );
+    let searches = target.search(request);
+    if !request.tools.is_empty() || !searches.is_empty() {
+        let own = request.tools.iter().map(|tool| {
+            let schema = json::from_value(&tool.parameters);
+            let function = json!({"name": tool.name, "description": tool.description, "parameters": schema});
+            json!({"type": "function", "function": function})
+        });
+        body.put("tools", searches.into_iter().chain(own).collect::<Json>());
     }
     if let Some(limit) = request.max_output_tokens {
         let key = if server == Server::OpenAi { "max_completion_tokens" } else { "max_tokens" };
@@ -183,6 +178,10 @@ pub struct AnswerDecoder {
     details: Vec<Json>,
     /// The bytes of that.
     details_bytes: usize,
+    /// The sources of the answer.
+    sources: Citations,
+    /// Pages that the server has listed beside the answer: it does so again with each event.
+    listed: usize,
     /// The signatures of the calls, from Gemini behind this protocol.
     signatures: Vec<Option<String>>,
     over: bool,
@@ -216,6 +215,8 @@ impl AnswerDecoder {
             }
             join_detail(&mut self.details, detail);
         }
+        let begin = Some(0).filter(|_| self.texts.chars().is_some());
+        delta.annotations.into_iter().for_each(|one| self.sources.annotation(one, begin));
         let Content { text, thinking } = delta.content;
         self.texts.thinking(thinking, out);
         self.texts.text(text, out);
@@ -294,6 +295,7 @@ impl Decoder for AnswerDecoder {
         if let Some(usage) = usage {
             self.usage = Some(usage.usage());
         }
+        self.list(payload.search_results.into_iter().collect(), payload.citations.into_iter().collect());
         let Some(choice) = payload.choices.into_iter().next() else {
             self.unknown = self.unknown.saturating_add(u64::from(!has_usage));
             return Ok(());
@@ -325,6 +327,19 @@ impl Decoder for AnswerDecoder {
 }
 
 impl AnswerDecoder {
+    /// Notes the pages that Perplexity lists beside the answer, with their titles or without.
+    fn list(&mut self, results: Vec<ListedPage>, citations: Vec<Lenient<String>>) {
+        let count = results.len().max(citations.len());
+        if count <= self.listed {
+            return;
+        }
+        self.listed = count;
+        for page in results {
+            self.sources.page(&page.url.text(), &page.title.text(), None);
+        }
+        citations.into_iter().for_each(|url| self.sources.page(&url.text(), "", None));
+    }
+
     fn finish(&mut self, out: &mut Out) -> Result<(), Broken> {
         let end = AnswerEnd::of("openai", &self.reason, "", self.calls.len());
         self.over = true;
@@ -337,6 +352,7 @@ impl AnswerDecoder {
                 out.extend(signature.map(signed));
             }
         }
+        self.sources.end(out);
         out.extend(self.usage.map(Chunk::Usage));
         close(end, out)
     }
@@ -348,7 +364,16 @@ struct Payload {
     choices: LenientList<Choice>,
     usage: LenientStruct<Tokens>,
     x_groq: LenientStruct<Groq>,
+    search_results: LenientList<ListedPage>,
+    citations: LenientList<Lenient<String>>,
     error: Option<RawJson>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ListedPage {
+    url: Lenient<String>,
+    title: Lenient<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -373,6 +398,7 @@ struct Delta {
     refusal: Lenient<String>,
     reasoning_details: LenientList<Json>,
     tool_calls: LenientList<FunctionCall>,
+    annotations: LenientList<Annotation>,
 }
 
 #[derive(Deserialize, Default)]

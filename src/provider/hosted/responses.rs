@@ -3,12 +3,13 @@
 //! The server keeps no state. Each call contains the whole conversation, and the model's thinking comes back
 //! encrypted, to be sent again. Knows no connection.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::calls::PartialCalls;
+use super::citations::{Annotation, Citations, SearchAction};
 use super::history::{self, ContentPart, EncodedImage, HistoryIndex, HistoryPart, Source, Target, Utterance};
 use super::json::{self, Object as _};
 use super::lenient::{Lenient, LenientList, LenientStruct, RawJson};
@@ -33,23 +34,18 @@ pub fn write(target: &Target<'_>, request: &ModelRequest) -> Outgoing {
     if !request.system.is_empty() {
         body.put("instructions", Json::from(request.system.as_str()));
     }
-    if !request.tools.is_empty() {
-        body.put(
-            "tools",
-            request
-                .tools
-                .iter()
-                .map(|tool| {
-                    json!({
-                        "type": "function",
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parameters": json::from_value(&tool.parameters),
-                        "strict": false,
-                    })
-                })
-                .collect::<Json>(),
-        );
+    let searches = target.search(request);
+    if !request.tools.is_empty() || !searches.is_empty() {
+        let own = request.tools.iter().map(|tool| {
+            json!({
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": json::from_value(&tool.parameters),
+                "strict": false,
+            })
+        });
+        body.put("tools", searches.into_iter().chain(own).collect::<Json>());
     }
     if let Some(limit) = request.max_output_tokens {
         // Thinking counts as part of the answer here.
@@ -173,6 +169,10 @@ pub struct AnswerDecoder {
     texts: TextDeltas,
     /// The parts whose text came, each by the numbers of its item and of itself.
     with_text: HashSet<(u64, u64)>,
+    /// The characters of the answer before each of these parts.
+    text_starts: HashMap<(u64, u64), u64>,
+    /// The sources of the answer.
+    sources: Citations,
     /// The text that came in pieces, to tell it from that of the list at the end.
     text_so_far: String,
     /// The parts of the thinking that came, likewise.
@@ -213,6 +213,7 @@ impl AnswerDecoder {
             if self.replayed.insert(id) {
                 self.texts.end(out);
                 out.push_back(replay(form, json));
+                self.sources.action(item.action.or_empty());
             }
         }
         match kind.as_str() {
@@ -232,13 +233,16 @@ impl AnswerDecoder {
                 }
                 self.calls.finish(at, out);
             }
-            "message" if !self.is_known_text() => {
+            "message" => {
                 for (place, part) in (0..).zip(item.content) {
                     let text = part.text.text() + &part.refusal.text();
                     // A proxy may number all items alike, and the list counts them.
-                    if !is_last || !self.text_so_far.contains(&text) {
+                    if !self.is_known_text() && (!is_last || !self.text_so_far.contains(&text)) {
                         self.missing(key, place, text, out);
                     }
+                    let begin = self.text_starts.get(&(key, place)).copied();
+                    let begin = begin.filter(|_| !self.is_unnumbered);
+                    part.annotations.into_iter().for_each(|one| self.sources.annotation(one, begin));
                 }
             }
             _ => {}
@@ -251,9 +255,17 @@ impl AnswerDecoder {
         self.is_unnumbered && !self.with_text.is_empty()
     }
 
+    /// Notes where a part of the text begins.
+    fn begin_text(&mut self, key: u64, place: u64) {
+        if let Some(chars) = self.texts.chars() {
+            self.text_starts.entry((key, place)).or_insert(chars);
+        }
+    }
+
     /// A part's whole text, if it did not come in pieces.
     fn missing(&mut self, key: u64, place: u64, text: String, out: &mut Out) {
         if !text.is_empty() && self.with_text.insert((key, place)) {
+            self.begin_text(key, place);
             self.texts.text(text, out);
         }
     }
@@ -273,6 +285,7 @@ impl AnswerDecoder {
         let end = AnswerEnd::of("openai-responses", &word, "", self.calls.len());
         let end = self.calls.close(end, out);
         self.over = true;
+        self.sources.end(out);
         if let Some(tokens) = response.usage.get() {
             let details = tokens.input_tokens_details.or_empty();
             let cache_read = details.cached_tokens.get().unwrap_or(0);
@@ -307,6 +320,7 @@ impl Decoder for AnswerDecoder {
         match kind.as_str() {
             "response.output_text.delta" | "response.refusal.delta" => {
                 if let Some(text) = payload.delta.filled() {
+                    self.begin_text(key, place);
                     self.with_text.insert((key, place));
                     if self.text_so_far.len() < MAX_ANSWER_BYTES {
                         self.text_so_far.push_str(&text);
@@ -417,6 +431,7 @@ struct Item {
     arguments: Option<RawJson>,
     encrypted_content: Lenient<String>,
     content: LenientList<ItemPart>,
+    action: LenientStruct<SearchAction>,
 }
 
 #[derive(Deserialize, Default)]
@@ -424,6 +439,7 @@ struct Item {
 struct ItemPart {
     text: Lenient<String>,
     refusal: Lenient<String>,
+    annotations: LenientList<Annotation>,
 }
 
 #[derive(Deserialize, Default)]

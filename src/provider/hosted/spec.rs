@@ -10,7 +10,7 @@ use crate::edn;
 use crate::http::header::{HeaderName, HeaderValue};
 use crate::http::{self, Url};
 use crate::limits::HTTP_IDLE;
-use crate::provider::takes::{self, Fact};
+use crate::provider::takes::{self, Fact, Takes};
 use crate::similar;
 use crate::value::{Map, Value};
 
@@ -237,6 +237,12 @@ pub enum Server {
 }
 
 impl Spec {
+    /// The facts about its requests for a model.
+    pub fn takes(&self, model: &str, facts: &[Fact]) -> Takes {
+        let at = [&*self.id, self.base.host_str().unwrap_or_default()];
+        Takes::of(self.protocol.as_str(), at, model, [&self.takes, facts])
+    }
+
     /// Which server it is.
     pub fn server(&self) -> Server {
         match self.base.host_str() {

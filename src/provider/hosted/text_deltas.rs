@@ -12,12 +12,19 @@ pub struct TextDeltas {
     thinking: SurrogateJoiner,
     /// For a model that writes its thinking into its text.
     tags: Option<ThinkingTags>,
+    /// The characters of the text so far; of no use where thinking is taken out of it.
+    chars: u64,
 }
 
 impl TextDeltas {
     /// Those of the answer to a call.
     pub fn new(request: &ModelRequest) -> Self {
         Self { tags: request.thinking_tags.then(ThinkingTags::default), ..Self::default() }
+    }
+
+    /// The characters of the text so far; `None` where thinking is taken out of it.
+    pub fn chars(&self) -> Option<u64> {
+        self.tags.is_none().then_some(self.chars)
     }
 
     /// More text, which ends the thinking before it.
@@ -66,7 +73,11 @@ impl TextDeltas {
         match &mut self.tags {
             Some(tags) => tags.push(&text, out),
             None if text.is_empty() => {}
-            None => out.push_back(Chunk::Text(text)),
+            None => {
+                let count = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
+                self.chars = self.chars.saturating_add(count);
+                out.push_back(Chunk::Text(text));
+            }
         }
     }
 }

@@ -51,6 +51,8 @@ table! {
         "psi.agent-session/effective-reasoning-effort" "The thinking level that the model uses."
             => |s| s.facts().effective_thinking().as_str();
         "psi.agent-session/mode" "The permission mode." => |s| s.facts().mode.as_str();
+        "psi.agent-session/web-search" "Whether the model's provider may search the web, or nil if nobody has decided it."
+            => |s| s.facts().web_search;
         "psi.agent-session/sandbox" "The kernel's sandbox for commands: :enforced (no writes outside the workspace), :unavailable, or :off (yolo)."
             => |s| Value::keyword(s.facts().sandbox());
         "psi.agent-session/authenticated-providers" "The providers that need no further login."

@@ -11,7 +11,7 @@ use crate::event::{
 };
 use crate::facts::{ModelFacts, Phase, SessionFacts};
 use crate::limits::ACP_KNOWN_ENTRIES;
-use crate::message::{Block, EntryId, Message, StopReason, TurnId};
+use crate::message::{Block, EntryId, Message, StopReason, TurnId, sources_below};
 use crate::value::Value;
 use crate::wire::acp::codes::Fault;
 use crate::wire::acp::options;
@@ -475,7 +475,7 @@ fn after(text: &str, chars: u64) -> &str {
         .map_or(if chars == 0 { text } else { "" }, |(at, _)| text.get(at..).unwrap_or_default())
 }
 
-/// The text or the thinking of a message.
+/// The text, with its sources below, or the thinking of a message.
 fn text_of(message: &Message, voice: Voice) -> Cow<'_, str> {
     let mut parts = message.content.iter().filter_map(|block| match (block, voice) {
         (Block::Thinking(text), Voice::Thought) | (Block::Text(text), Voice::Agent | Voice::User) => {
@@ -484,9 +484,13 @@ fn text_of(message: &Message, voice: Voice) -> Cow<'_, str> {
         _ => None,
     });
     let first = parts.next().unwrap_or_default();
-    match parts.next() {
+    let text = match parts.next() {
         None => Cow::Borrowed(first),
         Some(second) => Cow::Owned([first, second].into_iter().chain(parts).collect()),
+    };
+    match sources_below(&message.content) {
+        links if links.is_empty() || voice != Voice::Agent => text,
+        links => Cow::Owned(text.into_owned() + &links),
     }
 }
 

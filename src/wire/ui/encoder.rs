@@ -15,7 +15,7 @@ use crate::event::{
 };
 use crate::facts::{Phase, SessionFacts};
 use crate::limits::{RETRY_ATTEMPTS, TOLD_FAULTS, UI_TOLD_ENTRIES};
-use crate::message::{Block, Message, Role, StopReason, Usage, count};
+use crate::message::{Block, Message, Role, StopReason, Usage, count, sources_below};
 use crate::value::{Map, Value};
 use crate::wire::encoder::Encoder;
 use crate::wire::ui::connection_state::{ModelUse, OpenRequest, Run, RunStatus, Step, UiState, UiStateInner};
@@ -285,7 +285,7 @@ impl Teller {
         if !thinking.is_empty() {
             agent(state, out, typed("reasoning").with("content", thinking).with("timestamp", self.millis()));
         }
-        let text = message.text();
+        let text = message.text() + &sources_below(&message.content);
         if message.stop_reason == Some(StopReason::ToolUse) {
             if !text.is_empty() {
                 agent(state, out, typed("text").with("content", text).with("timestamp", self.millis()));

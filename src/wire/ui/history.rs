@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::limits::{MAX_PAGE_MESSAGES, UI_HISTORY_BYTES, UI_HISTORY_EVENTS, UI_HISTORY_RUNS};
-use crate::message::{Block, Message, Role, SessionId, StopReason, count};
+use crate::message::{Block, Message, Role, SessionId, StopReason, count, sources_below};
 use crate::session::{ApiError, Page, Reply};
 use crate::value::{Map, Value};
 use crate::wire::jsonrpc::text;
@@ -141,7 +141,7 @@ fn old_run(run: &OldRun<'_>, is_cut_off: bool) -> (Vec<u8>, Vec<usize>) {
                     }
                 }
                 let is_last = Some(at) == last_answer && message.stop_reason != Some(StopReason::ToolUse);
-                let text = message.text();
+                let text = message.text() + &sources_below(&message.content);
                 if is_last {
                     let text = match (&message.error_message, text.is_empty()) {
                         (Some(error), true) => error.to_string(),

@@ -137,7 +137,7 @@ fn provider_cases_give_parts_and_end() {
                 }
                 Ok(Chunk::Usage(figures)) => usage = Some(figures),
                 Ok(Chunk::Replay { data, .. }) => parts.push(replayed(&data)),
-                Ok(Chunk::ToolArguments { .. } | Chunk::Withheld(_)) => {}
+                Ok(Chunk::ToolArguments { .. } | Chunk::Withheld(_) | Chunk::Sources(_)) => {}
                 Ok(Chunk::End(ended)) => {
                     end = match ended {
                         AnswerEnd::Complete => json!({"end": "complete"}),

@@ -196,6 +196,10 @@ fn gemini<'j>(json: &'j Json, n: usize, add: &mut dyn FnMut(String, Kind<'j>)) {
             }
         } else if part.get("inlineData").is_some() {
             add(place, image(part, false));
+        } else if let Some(call) = part.get("toolCall") {
+            add(place, Kind::ServerCall(text(call, "id")));
+        } else if let Some(result) = part.get("toolResponse") {
+            add(place, Kind::ServerResult(text(result, "id")));
         } else {
             add(place, Kind::Text(text(part, "text")));
         }
