@@ -624,6 +624,20 @@ pub const PATH_LINKS: usize = 40;
 /// stored under a handle.
 pub const TOOL_RESULT_BYTES: usize = 48 * 1024;
 
+/// Bytes of all results of one round where the model's window is not known, and at most: eight results that are as long as they
+/// may be, some 96,000 tokens. A known window gives a quarter of it.
+pub const ROUND_RESULT_BYTES: usize = 8 * TOOL_RESULT_BYTES;
+
+/// Bytes that each result of a round may have, however many there are: enough to say what came, and where the rest is.
+pub const ROUND_RESULT_SHARE_BYTES: usize = 1024;
+
+/// Characters of the line of a command's output that can still be redrawn: more than any terminal is wide. What stands further
+/// before the end of a longer line stays as it is.
+pub const TERMINAL_LINE_CHARS: usize = 4096;
+
+/// Bytes of a control sequence's parameters that are looked at. Those with an effect on text have one number.
+pub const TERMINAL_SEQUENCE_BYTES: usize = 64;
+
 /// Bytes of a running tool's output in a `tool/update`. From the wire contract.
 pub const TOOL_EXCERPT_BYTES: usize = 8 * 1024;
 

@@ -7,6 +7,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use super::terminal_text::TerminalText;
 use crate::facts::OutputPart;
 use crate::limits::{KEPT_OUTPUT_BYTES, TOOL_EXCERPT_BYTES, TOOL_RESULT_BYTES};
 use crate::private;
@@ -40,8 +41,13 @@ impl Outputs {
         plain.then(|| self.folder.join(format!("{handle}.txt")))
     }
 
-    /// A collector for an output that arrives in pieces.
+    /// A collector for a command's output, which arrives in pieces. It collects what a terminal would show of it.
     pub fn collect(&self, handle: String) -> Collector {
+        Collector { terminal: Some(TerminalText::default()), ..self.collect_text(handle) }
+    }
+
+    /// A collector for a text, which stays as it is.
+    fn collect_text(&self, handle: String) -> Collector {
         Collector {
             outputs: self.clone(),
             handle,
@@ -51,6 +57,7 @@ impl Outputs {
             file: None,
             broken: None,
             partial: Vec::new(),
+            terminal: None,
         }
     }
 
@@ -66,14 +73,14 @@ impl Outputs {
 
     /// Stores a whole output if it is too long to show, and returns the excerpt.
     pub fn keep(&self, handle: String, text: &str) -> KeptOutput {
-        let mut collector = self.collect(handle);
+        let mut collector = self.collect_text(handle);
         collector.push(text.as_bytes());
         collector.finish()
     }
 
     /// Stores a whole text, whatever its length. Returns its handle, if the disk accepted it.
     pub fn keep_whole(&self, handle: String, text: &str) -> Option<String> {
-        let mut collector = self.collect(handle.clone());
+        let mut collector = self.collect_text(handle.clone());
         collector.push(text.as_bytes());
         match collector.file.is_none() && collector.broken.is_none() {
             true => collector.begin_file().ok().map(|_| handle),
@@ -140,6 +147,8 @@ pub struct Collector {
     broken: Option<String>,
     /// Bytes of an incomplete character.
     partial: Vec<u8>,
+    /// What makes text of a command's output.
+    terminal: Option<TerminalText>,
 }
 
 /// A complete output.
@@ -188,7 +197,34 @@ impl Collector {
                 }
             }
         }
-        self.push_text(&text);
+        self.push_shown(&text);
+    }
+
+    /// Adds text as it arrived.
+    fn push_shown(&mut self, text: &str) {
+        let Some(terminal) = &mut self.terminal else { return self.push_text(text) };
+        let change = terminal.push(text);
+        if change.taken_back > 0 {
+            self.take_back(change.taken_back);
+        }
+        self.push_text(&change.added);
+    }
+
+    /// Takes so many bytes back from the end: a part of a line that was drawn again.
+    fn take_back(&mut self, bytes: usize) {
+        let of_tail = bytes.min(self.tail.len());
+        self.tail.truncate(self.tail.len().saturating_sub(of_tail));
+        self.head.truncate(self.head.len().saturating_sub(bytes.saturating_sub(of_tail)));
+        let is_whole = self.size <= KEPT_OUTPUT_BYTES;
+        self.size = self.size.saturating_sub(u64::try_from(bytes).unwrap_or(u64::MAX));
+        let size = self.size;
+        let shortened = self.file.as_mut().filter(|_| is_whole).map(|file| {
+            file.set_len(size)?;
+            file.seek(SeekFrom::Start(size)).map(drop)
+        });
+        if let Some(Err(error)) = shortened {
+            self.give_up(&error);
+        }
     }
 
     fn push_text(&mut self, text: &str) {
@@ -257,7 +293,7 @@ impl Collector {
     pub fn finish(mut self) -> KeptOutput {
         const HALF: usize = TOOL_RESULT_BYTES / 2;
         if !std::mem::take(&mut self.partial).is_empty() {
-            self.push_text("\u{FFFD}");
+            self.push_shown("\u{FFFD}");
         }
         let whole = self.head.len().saturating_add(self.tail.len());
         if u64::try_from(whole).ok() == Some(self.size) && whole <= TOOL_RESULT_BYTES {
@@ -342,6 +378,36 @@ mod tests {
         for handle in ["o-3", "", "../o-2", "a/b"] {
             assert_eq!(outputs.read(handle, 0, 10).unwrap(), None, "{handle}");
         }
+    }
+
+    #[test]
+    fn redrawn_lines_are_taken_back_from_file_and_excerpt() {
+        let dir = tempfile::tempdir().unwrap();
+        let outputs = Outputs::new(dir.path(), "s");
+        let mut collector = outputs.collect_in_file("o-1".to_owned());
+        let file = outputs.path("o-1").unwrap();
+        for (piece, expected) in [
+            ("start\n1%", "start\n1%"),
+            ("\r22%", "start\n22%"),
+            ("\r\u{1b}[K\u{1b}[32mé\u{1b}[0m\n", "start\né\n"),
+            ("end\r", "start\né\nend"),
+        ] {
+            collector.push(piece.as_bytes());
+            assert_eq!(
+                (std::fs::read_to_string(&file).unwrap(), collector.excerpt()),
+                (expected.to_owned(), expected)
+            );
+        }
+        assert_eq!(collector.finish().text, "start\né\nend");
+        // The middle of an output is left out; a line at its end is drawn again.
+        let mut collector = outputs.collect("o-2".to_owned());
+        collector.push("x".repeat(TOOL_RESULT_BYTES * 4).as_bytes());
+        collector.push(b"\nold\rnew");
+        let kept = collector.finish();
+        assert!(kept.text.ends_with("x\nnew"));
+        assert_eq!(kept.size, std::fs::metadata(outputs.path("o-2").unwrap()).unwrap().len());
+        // A text of a file is no output of a command.
+        assert_eq!(outputs.keep("o-3".to_owned(), "a\rb\r\n\u{1b}[0m").text, "a\rb\r\n\u{1b}[0m");
     }
 
     #[test]

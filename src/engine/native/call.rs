@@ -44,6 +44,7 @@ use crate::tool::command_environment;
 use crate::tool::output::Outputs;
 use crate::tool::permission::{Access, Verdict};
 use crate::tool::process;
+use crate::tool::round_budget::{self, RoundBudget};
 use crate::tool::undo::Texts;
 use crate::tool::{
     self, CallError, Changing, Context, Outcome, Plan, Proposal, Revision, Site, Telling, Tool, UNKNOWN,
@@ -198,6 +199,8 @@ pub async fn run_calls(turn: &Turn, calls: Vec<ToolCall>, unended: Option<Arc<Un
         results.push(result.map(move |result| (number, result)));
     }
     let (mut lost, mut is_handed_over) = (None, false);
+    let window = turn.session.snapshot().facts.context_window;
+    let mut budget = RoundBudget::new(window, results.len());
     // The results that came before their turn.
     let (mut ended, mut next) = (BTreeMap::new(), 0usize);
     loop {
@@ -214,6 +217,7 @@ pub async fn run_calls(turn: &Turn, calls: Vec<ToolCall>, unended: Option<Arc<Un
         }
         while let Some((call, outcome)) = ended.remove(&next) {
             next = next.saturating_add(1);
+            let outcome = within(turn, &mut budget, outcome).await;
             if let Err(error) = settle(turn, call, outcome).await {
                 lost.get_or_insert(error);
             }
@@ -223,6 +227,7 @@ pub async fn run_calls(turn: &Turn, calls: Vec<ToolCall>, unended: Option<Arc<Un
     drop(results);
     if is_handed_over {
         for (call, outcome) in ended.into_values() {
+            let outcome = within(turn, &mut budget, outcome).await;
             if let Err(error) = settle(turn, call, outcome).await {
                 lost.get_or_insert(error);
             }
@@ -238,6 +243,15 @@ pub async fn run_calls(turn: &Turn, calls: Vec<ToolCall>, unended: Option<Arc<Un
         (None, None) if is_handed_over => CallsEnd::HandedOver,
         (None, None) => CallsEnd::Answered,
     }
+}
+
+/// The outcome with what the round's budget leaves of its text.
+async fn within(turn: &Turn, budget: &mut RoundBudget, outcome: Outcome) -> Outcome {
+    let Some(share) = budget.exceeded_by(&outcome) else { return outcome };
+    let outputs = Outputs::new(&turn.shared.settings.state_dir, turn.session.id.as_str());
+    let handle = turn.shared.clock.id("o-");
+    let shorten = move || round_budget::shorten(outcome, share, &outputs, handle);
+    tokio::task::spawn_blocking(shorten).await.unwrap_or_else(|_| Outcome::failed(CallError::Broken))
 }
 
 /// Whether a session's folder is where it was. A command may exchange it for a link where the folder above is the

@@ -395,6 +395,116 @@ fn instructions_below_are_told_when_a_file_there_is_touched() {
     assert!(!asked.iter().any(|asked| asked.body.contains("of nobody")));
 }
 
+/// The bytes that the second request has in common with the first from its start, if it is the first one with messages added.
+fn same_prefix(first: &Asked, second: &Asked) -> Option<usize> {
+    let (first, second) = (first.body.as_bytes(), second.body.as_bytes());
+    let same = first.iter().zip(second).take_while(|(one, other)| one == other).count();
+    let is_longer = first[same..].starts_with(b"]") && second[same..].starts_with(b",{");
+    (is_longer && second.ends_with(&first[same..])).then_some(same)
+}
+
+#[test]
+fn sixty_rounds_send_identical_prefixes() {
+    const ROUNDS: usize = 60;
+    let done = Mutex::new(0usize);
+    let server = Server::of(move |_| {
+        let mut done = done.lock().unwrap();
+        *done += 1;
+        let (number, id) = (*done, format!("c{done}"));
+        let (tool, arguments) = match number % 5 {
+            0 => ("find", serde_json::json!({"pattern": format!("f{number}*")})),
+            1 => ("read", serde_json::json!({"path": format!("f{number}.txt")})),
+            2 => ("search", serde_json::json!({"pattern": format!("words {number}")})),
+            3 => ("bash", serde_json::json!({"command": format!("echo {number}")})),
+            _ => ("write", serde_json::json!({"path": format!("sub/new{number}.txt"), "content": "new\n"})),
+        };
+        if number > ROUNDS { says("Done.") } else { calls(&id, tool, &arguments.to_string(), "tool_calls") }
+    });
+    let setup = bridge(&server, "openai", "");
+    std::fs::create_dir(setup.project().join("sub")).unwrap();
+    std::fs::write(setup.project().join("sub/AGENTS.md"), "Use tabs here.").unwrap();
+    for number in 1..=ROUNDS {
+        std::fs::write(setup.project().join(format!("f{number}.txt")), format!("words {number}\n")).unwrap();
+    }
+    let mut bridge = setup.ready();
+    let ended = prompt(&mut bridge, "work");
+    assert_eq!(data(&ended, "outcome"), "completed", "{ended}");
+    bridge.ask("m", "set_mode", "{:mode \"ask\"}");
+    prompt(&mut bridge, "more");
+    let asked = server.all_asked();
+    assert_eq!(asked.len(), ROUNDS + 2);
+    let pairs = || asked.iter().zip(asked.iter().skip(1));
+    let identical = pairs().filter_map(|(first, second)| same_prefix(first, second)).count();
+    let tokens = |text: usize| text / 4;
+    let fixed = asked[0].json();
+    let (system, tools) = (system(&asked[0]).len(), fixed["tools"].to_string().len());
+    println!(
+        "{identical} of {} requests begin with the whole one before; about {} tokens of prompt, {} of tools",
+        pairs().count(),
+        tokens(system),
+        tokens(tools)
+    );
+    assert_eq!(identical, pairs().count());
+    assert!(tokens(system) < 600 && tokens(tools) < 3_000, "{system} and {tools} bytes");
+}
+
+#[test]
+fn results_of_one_round_share_a_quarter_of_the_window() {
+    const WINDOW: usize = 16_000;
+    let server = Server::of(|asked| {
+        if messages(asked).len() > 1 {
+            return says("Done.");
+        }
+        let call = |number: usize| {
+            let arguments = format!(r#"{{"path":"f{number}.txt"}}"#);
+            serde_json::json!({"index": number, "id": format!("c{number}"), "type": "function",
+                "function": {"name": "read", "arguments": arguments}})
+        };
+        let all: Vec<_> = (0..10).map(call).collect();
+        let choice =
+            serde_json::json!({"index": 0, "delta": {"tool_calls": all}, "finish_reason": "tool_calls"});
+        Answer::events(format!("data: {}\n\ndata: [DONE]\n\n", serde_json::json!({"choices": [choice]})))
+    });
+    let setup = bridge(&server, "openai", "");
+    let config = setup.dir.path().join("config.edn");
+    let text_of_config = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text_of_config.replace(":context-window 100000", ":context-window 16000"))
+        .unwrap();
+    for number in 0..10 {
+        let words =
+            if number == 0 { "short\n".to_owned() } else { format!("words of {number}\n").repeat(2_000) };
+        std::fs::write(setup.project().join(format!("f{number}.txt")), words).unwrap();
+    }
+    let mut bridge = setup.ready();
+    prompt(&mut bridge, "read all");
+    let asked = server.all_asked();
+    let results: Vec<String> =
+        messages(&asked[1]).iter().filter(|message| message["role"] == "tool").map(text).collect();
+    assert_eq!(results.len(), 10);
+    assert!(results[0].contains("short") && !results[0].contains("left out"), "{}", results[0]);
+    let sizes: Vec<usize> = results.iter().map(String::len).collect();
+    assert!(sizes.iter().sum::<usize>() < WINDOW + 10 * 300, "{sizes:?}");
+    for result in &results[1..] {
+        assert!(result.len() > WINDOW / 10, "{sizes:?}");
+        let path = result.split("all of it: ").nth(1).and_then(|rest| rest.split(" …]").next()).unwrap();
+        assert!(std::fs::read_to_string(path).unwrap().len() > 10_000, "{path}");
+    }
+}
+
+#[test]
+fn progress_bar_of_a_command_is_one_line() {
+    let server = Server::of(|asked| match messages(asked).len() {
+        1 => {
+            let command = r"for n in $(seq 1 100); do printf '\033[32mpart %s of 100\033[0m\r' $n; done; printf '\033[K\nend\n'";
+            calls("a", "bash", &serde_json::json!({"command": command}).to_string(), "tool_calls")
+        }
+        _ => says("Done."),
+    });
+    let mut bridge = bridge(&server, "openai", "").ready();
+    prompt(&mut bridge, "run it");
+    assert_eq!(last_text(server.all_asked().last().unwrap()), "\nend\n");
+}
+
 /// A server whose model reads a file again and again, and whose summaries say what is next. It counts no tokens.
 fn reads_on(rounds: usize, summaries: &'static Mutex<Vec<String>>) -> Server {
     let done = Mutex::new(0usize);
