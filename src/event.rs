@@ -573,7 +573,7 @@ impl Body {
     pub fn weight(&self) -> usize {
         let blocks = |message: &Message| {
             let length = |block: &Block| match block {
-                Block::Text(text) | Block::Thinking(text) => text.len(),
+                Block::Text(text) | Block::Thinking { text, .. } => text.len(),
                 Block::Image { data, .. } => data.len(),
                 Block::ToolCall { arguments, .. } => {
                     let unreadable = arguments.unreadable().map_or(0, |unreadable| unreadable.text.len());

@@ -298,8 +298,8 @@ fn parts<'a>(
         let Some(block) = block else { break };
         let content = match block {
             Block::Text(text) if !text.trim().is_empty() => ContentPart::Text(Cow::Borrowed(text)),
-            Block::Thinking(text) if is_own && !text.trim().is_empty() => ContentPart::Thinking(text),
-            Block::Text(_) | Block::Thinking(_) => continue,
+            Block::Thinking { text, .. } if is_own && !text.trim().is_empty() => ContentPart::Thinking(text),
+            Block::Text(_) | Block::Thinking { .. } => continue,
             Block::ToolCall { id, name, arguments } => {
                 let (id, name) = writer.call(id, name, takes);
                 ContentPart::Call { id, name, arguments }
@@ -555,7 +555,7 @@ mod tests {
             text(Role::User, "a"),
             text(Role::System, "b"),
             text(Role::Assistant, "  "),
-            Arc::new(message(Role::Assistant, vec![Block::Thinking("t".into()), call])),
+            Arc::new(message(Role::Assistant, vec![Block::thinking("t"), call])),
             Arc::new(result),
             text(Role::User, "c"),
             text(Role::Assistant, "half"),
