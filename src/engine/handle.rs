@@ -558,10 +558,10 @@ impl Handle {
 
     /// Lets a connection in: `tell` shows it the session, and no event of the session goes out meanwhile.
     /// Earlier events are in its history; later ones follow.
-    pub(super) fn let_in(&self, hub: &Hub, connection: u64, tell: impl FnOnce(&SessionSnapshot)) {
+    pub(super) fn let_in(&self, hub: &Hub, connection: u64, tell: impl FnOnce(&SessionSnapshot, &InFlight)) {
         let mut showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
         let snapshot = self.snapshot();
-        tell(&snapshot);
+        tell(&snapshot, &showing.in_flight);
         showing.told.retain(|(known, _)| *known != connection && hub.client(*known).is_some());
         showing.told.push((connection, snapshot.branch.len()));
     }
@@ -723,7 +723,7 @@ mod tests {
         let handle = Handle::new("s-1".into(), sender, snapshot(0), Arc::default(), Arc::new(SystemClock));
         let let_in = || {
             let mut told = 0;
-            handle.let_in(&hub, 2, |snapshot| told = snapshot.branch.len());
+            handle.let_in(&hub, 2, |snapshot, _| told = snapshot.branch.len());
             told
         };
         let counts = || [old.0.load(Ordering::SeqCst), new.0.load(Ordering::SeqCst)];
@@ -742,7 +742,7 @@ mod tests {
         // A closed connection is forgotten when the next one joins.
         assert_eq!(let_in(), 3);
         hub.detach(2);
-        handle.let_in(&hub, 1, |_| {});
+        handle.let_in(&hub, 1, |_, _| {});
         assert_eq!(handle.showing.lock().unwrap().told.len(), 1);
     }
 }
