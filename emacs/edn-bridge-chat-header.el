@@ -44,6 +44,7 @@
        "compacting")
       ((and (edn-bridge-chat-running-p) edn-bridge-chat-working)
        (edn-bridge-chat--running-tools))
+      ((and (edn-bridge-chat-running-p) (edn-bridge-chat--model-step)))
       ((edn-bridge-chat-running-p)
        (let ((phase (edn-bridge-chat-word (edn-bridge-chat-get :phase))))
          (concat (if (member phase '(nil "idle")) "running" phase)
@@ -52,6 +53,24 @@
      (if (and (integerp pending) (> pending 0))
          (format " +%d" pending)
        ""))))
+
+(defun edn-bridge-chat--model-step ()
+  "Return that the model thinks or writes a call, and for how long, or nil."
+  (let* ((activity (edn-bridge-chat-get :activity))
+         (since (plist-get activity :since-ms))
+         (seconds (and (numberp since)
+                       (floor (- (float-time) (/ since 1000.0)))))
+         (doing (pcase (edn-bridge-chat-word (plist-get activity :kind))
+                  ("thinking" "thinking")
+                  ("calling"
+                   (concat "writing "
+                           (or (edn-bridge-chat--escape
+                                (plist-get activity :tool-name))
+                               "a call"))))))
+    (and doing
+         (if (and seconds (> seconds 0))
+             (concat doing " " (edn-bridge-chat--duration seconds))
+           doing))))
 
 (defun edn-bridge-chat--retry-countdown ()
   "Return in how many seconds the model is called again, as text."

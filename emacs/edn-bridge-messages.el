@@ -163,10 +163,15 @@ Note how much there is now."
                                       start end))
           (edn-bridge-transcript-protect start end))))))
 
+(defvar-local edn-bridge-messages--thought-since nil
+  "When the thinking that is streaming began, or nil.")
+
 (defun edn-bridge-messages--begin-stream (kind)
   "Begin a message of KIND at the end of the transcript."
   (if (eq kind 'thinking)
-      (edn-bridge-chat-heading "Thinking" 'edn-bridge-messages-thinking)
+      (progn
+        (setq edn-bridge-messages--thought-since (float-time))
+        (edn-bridge-chat-heading "Thinking" 'edn-bridge-messages-thinking))
     (edn-bridge-transcript-add
       (edn-bridge-chat-insert-answer-heading)))
   (edn-bridge-messages--set-open t)
@@ -253,9 +258,19 @@ Return by how much the heading got shorter."
     (goto-char heading)
     (if (not (looking-at "Thinking\n"))
         0
-      (insert (apply #'propertize "Thought" (text-properties-at heading)))
-      (delete-char (length "Thinking"))
-      (- (length "Thinking") (length "Thought")))))
+      (let ((word (edn-bridge-messages--thought
+                   (and edn-bridge-messages--thought-since
+                        (- (float-time) edn-bridge-messages--thought-since)))))
+        (setq edn-bridge-messages--thought-since nil)
+        (insert (apply #'propertize word (text-properties-at heading)))
+        (delete-char (length "Thinking"))
+        (- (length "Thinking") (length word))))))
+
+(defun edn-bridge-messages--thought (seconds)
+  "Return the heading of what the model thought for SECONDS, or nil."
+  (if (and seconds (>= seconds 1))
+      (format "Thought for %s" (edn-bridge-chat--duration (floor seconds)))
+    "Thought"))
 
 (defun edn-bridge-messages--thinking-end (start)
   "Return the end of the thinking whose heading begins at START."
@@ -649,7 +664,8 @@ Offer to continue it if it is the NEWEST."
                  text (plist-get message :id))))
              (:thinking
               (when edn-bridge-messages-show-thinking
-                (edn-bridge-messages--insert-thinking text)))
+                (edn-bridge-messages--insert-thinking
+                  text (plist-get block :duration-ms))))
              (:sources
               (edn-bridge-messages--insert-sources
                block (plist-get message :id)))
@@ -723,9 +739,12 @@ HEADING is called to insert what stands above it."
         (when entry
           (put-text-property start (point) 'edn-bridge-entry entry))))))
 
-(defun edn-bridge-messages--insert-thinking (text)
-  "Add TEXT that the model thought to the transcript."
-  (edn-bridge-chat-heading "Thought" 'edn-bridge-messages-thinking)
+(defun edn-bridge-messages--insert-thinking (text millis)
+  "Add TEXT that the model thought to the transcript.
+It took so many MILLIS, or nil where that is not known."
+  (edn-bridge-chat-heading (edn-bridge-messages--thought
+                            (and millis (/ millis 1000.0)))
+                           'edn-bridge-messages-thinking)
   (let ((start (edn-bridge-transcript-end)))
     (edn-bridge-transcript-add
       (insert (propertize (edn-bridge-visible-break text 0)

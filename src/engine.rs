@@ -73,6 +73,7 @@ mod system_prompt;
 mod takeover;
 mod template_expansion;
 mod trust_preview;
+mod turn_activity;
 mod turn_control;
 mod undo;
 mod user_shell_start;

@@ -573,7 +573,7 @@ impl Body {
     pub fn weight(&self) -> usize {
         let blocks = |message: &Message| {
             let length = |block: &Block| match block {
-                Block::Text(text) | Block::Thinking(text) => text.len(),
+                Block::Text(text) | Block::Thinking { text, .. } => text.len(),
                 Block::Image { data, .. } => data.len(),
                 Block::Sources(sources) => sources.weight(),
                 Block::ToolCall { arguments, .. } => {

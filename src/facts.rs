@@ -3,6 +3,7 @@
 //!
 //! Pure. Knows neither how a session lives nor how a wire lays its facts out.
 
+pub mod activity;
 pub mod agent;
 pub mod editor;
 pub mod mcp;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::message::{Mode, Role, SessionId, ThinkingLevel, TurnId, Usage};
+use activity::Activity;
 use agent::AgentFacts;
 use editor::Editor;
 
@@ -39,6 +41,8 @@ pub struct SessionFacts {
     pub created_at: Arc<str>,
     /// Its activity.
     pub phase: Phase,
+    /// What its turn is doing, while one runs.
+    pub activity: Option<Arc<Activity>>,
     /// The queued messages.
     pub pending_messages: usize,
     /// Whether an abort holds them.
@@ -145,6 +149,7 @@ impl SessionFacts {
             parent: None,
             created_at: "".into(),
             phase: Phase::Idle,
+            activity: None,
             pending_messages: 0,
             queue_held: false,
             can_retry: false,
@@ -281,6 +286,8 @@ pub struct AtWork {
     pub cwd: Arc<str>,
     /// What it does. It is idle if a command runs beside its turns.
     pub phase: Phase,
+    /// What its turn is doing, while one runs.
+    pub activity: Option<Arc<Activity>>,
     /// The kind of the oldest question that waits in it, such as `approve`.
     pub asks: Option<&'static str>,
 }

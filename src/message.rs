@@ -122,7 +122,12 @@ pub enum Block {
     /// Text to read, Markdown from a model.
     Text(Arc<str>),
     /// The model's thinking, where a provider shows it.
-    Thinking(Arc<str>),
+    Thinking {
+        /// The text.
+        text: Arc<str>,
+        /// How long the model thought, in milliseconds, if it is known.
+        duration_ms: Option<u64>,
+    },
     /// A proposed tool call.
     ToolCall {
         /// The provider's id for the call, unique in the session.
@@ -144,6 +149,11 @@ pub enum Block {
 }
 
 impl Block {
+    /// Thinking whose time is not known.
+    pub fn thinking(text: impl Into<Arc<str>>) -> Self {
+        Self::Thinking { text: text.into(), duration_ms: None }
+    }
+
     /// The block as the wire shows it.
     pub fn to_value(&self) -> Value<'static> {
         let mut map = Map::new();
@@ -152,9 +162,10 @@ impl Block {
                 map.put("type", Value::keyword("text"));
                 map.put("text", text.as_ref().to_owned());
             }
-            Self::Thinking(text) => {
+            Self::Thinking { text, duration_ms } => {
                 map.put("type", Value::keyword("thinking"));
                 map.put("text", text.as_ref().to_owned());
+                map.put_some("duration-ms", duration_ms.map(count));
             }
             Self::ToolCall { id, name, arguments } => {
                 map.put("type", Value::keyword("tool-call"));
@@ -178,7 +189,13 @@ impl Block {
         let text = |key| value.get(key).and_then(Value::as_str).map(Arc::<str>::from);
         Some(match value.get("type")?.as_keyword()? {
             "text" => Self::Text(text("text")?),
-            "thinking" => Self::Thinking(text("text")?),
+            "thinking" => Self::Thinking {
+                text: text("text")?,
+                duration_ms: value
+                    .get("duration-ms")
+                    .and_then(Value::as_i64)
+                    .and_then(|millis| u64::try_from(millis).ok()),
+            },
             "tool-call" => Self::ToolCall {
                 id: text("id")?,
                 name: text("name")?,

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::event::question::{Answer, ProposedText, QuestionContent};
 use crate::event::{Sender, StatusText, WaitingMessage, WaitingMessages, Widget, WidgetSpec};
+use crate::facts::activity::{Activity, Doing};
 use crate::facts::agent::AgentOption;
 use crate::facts::permissions::{ListedRule, RuleSource, TrustPreview};
 use crate::facts::rule::Rule;
@@ -196,6 +197,7 @@ pub fn session_state(facts: &SessionFacts) -> Map<'_> {
         retry.put("deadline-ms", Value::int(deadline));
         map.put("retry", Value::from(retry));
     }
+    map.put_some("activity", facts.activity.as_deref().map(activity));
     map.put("interrupt-pending", facts.interrupt_pending);
     map.put("session-file", facts.location.as_deref());
     map.put("session-name", facts.name.as_deref());
@@ -218,6 +220,30 @@ pub fn session_state(facts: &SessionFacts) -> Map<'_> {
     }
     if !facts.prompt_templates.is_empty() {
         map.put("prompt-templates", templates(&facts.prompt_templates));
+    }
+    map
+}
+
+/// What a turn is doing.
+pub fn activity(activity: &Activity) -> Map<'_> {
+    let mut map = Map::new().with("kind", activity.doing.as_str());
+    map.put("since-ms", Value::int(activity.since_ms));
+    match &activity.doing {
+        Doing::Waiting | Doing::Thinking | Doing::Answering | Doing::Asking | Doing::Compacting => {}
+        Doing::Calling { tool } => {
+            map.put("tool-name", tool.as_ref());
+        }
+        Doing::Tool { call, tool, summary, running } => {
+            map.put("tool-name", tool.as_ref());
+            map.put("tool-id", call.as_ref());
+            map.put("call-summary", summary.as_ref());
+            map.put("running", *running);
+        }
+        Doing::Retry { attempt, deadline_ms, reason } => {
+            map.put("attempt", Value::int(i64::from(*attempt)));
+            map.put("deadline-ms", Value::int(*deadline_ms));
+            map.put("reason", reason.as_ref());
+        }
     }
     map
 }

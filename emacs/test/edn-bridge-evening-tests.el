@@ -55,6 +55,37 @@
           (should (equal (state) "idle"))
           (should-not edn-bridge-chat--clock))))))
 
+(ert-deftest edn-bridge-chat-tells-how-long-the-model-thinks ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (let ((now 1000.0))
+      (cl-letf (((symbol-function 'float-time) (lambda (&rest _) now)))
+        (cl-flet ((state () (substring-no-properties
+                             (edn-bridge-chat-run-state)))
+                  (told (activity)
+                    (edn-bridge-test-event conn "session/updated"
+                                           :session-id "s1" :is-streaming t
+                                           :activity activity)))
+          (told '(:kind "thinking" :since-ms 1000000))
+          (should (equal (state) "thinking"))
+          (edn-bridge-test-event conn "assistant/thinking-delta" :text "Hm.")
+          (cl-incf now 62)
+          (should (equal (state) "thinking 1:02"))
+          (told '(:kind "calling" :since-ms 1059000 :tool-name "wri%te"))
+          (should (equal (state) "writing wri%%te 3 s"))
+          (edn-bridge-test-event conn "assistant/delta" :text "Done.")
+          (edn-bridge-test-event conn "assistant/message" :role "assistant"
+                                 :content "Done.")
+          (should (string-prefix-p "Thought for 1:02\nHm."
+                                   (edn-bridge-test-transcript))))))
+    ;; The journal knows it better.
+    (edn-bridge-test-event
+     conn "session/rehydrated" :messages
+     [(:id "e1" :role "assistant"
+       :content [(:type :thinking :text "Hm." :duration-ms 4200)
+                 (:type :text :text "Done.")])])
+    (should (string-prefix-p "Thought for 4 s\nHm."
+                             (edn-bridge-test-transcript)))))
+
 (ert-deftest edn-bridge-interact-tells-how-a-command-would-run ()
   (edn-bridge-test-with-chat (conn _sent)
     (edn-bridge-test-event conn "tool/start" :tool-id "c1" :tool-name "bash"

@@ -107,9 +107,13 @@ topics! {
         ["session-id" "phase" "is-streaming" "is-compacting" "pending-message-count" "retry-attempt"]
         ["session-file" "session-name" "session-display-name" "retry" "retry-deadline-ms" "interrupt-pending"
          "model-provider" "model-id" "setup" "model-reasoning" "thinking-level" "effective-reasoning-effort"
-         "header-model-label" "status-session-line" "extension-command-names" "prompt-templates" "mode" "web-search"
-         "context-tokens" "context-window" "queue-held" "can-retry" "interrupted" "host" "elsewhere" "owner-lost"]
-        "The session's state changed.";
+         "header-model-label" "status-session-line" "extension-command-names" "prompt-templates" "mode"
+         "context-tokens" "context-window" "queue-held" "can-retry" "interrupted" "host" "elsewhere" "owner-lost" "activity"]
+        "The session's state changed. `:activity` is what its turn is doing, while one runs: {:kind, :since-ms}, \
+         milliseconds since the epoch. `:kind` is \"waiting\" (for the model), \"thinking\", \"answering\", \"calling\" (the \
+         model writes a call of `:tool-name`), \"tool\" (with `:tool-name`, `:tool-id` and `:call-summary` of the call that \
+         has run longest, and `:running`, the number of running calls), \"asking\" (a person), \"retry\" (with `:attempt`, \
+         `:deadline-ms` and `:reason`, as `:kind` of `turn/retry`) or \"compacting\".";
     SessionResumed "session/resumed" Lossless false
         ["session-id" "session-file" "message-count"] []
         "The connection's focus moved to a session.";

@@ -114,7 +114,7 @@ impl SessionActor {
             queue: MessageQueue::default(),
             idempotency: IdempotencyKeys::default(),
         };
-        let handle = Handle::new(header.session.clone(), sender, empty, config);
+        let handle = Handle::new(header.session.clone(), sender, empty, config, shared.clock.clone());
         let handle = finish(handle);
         if let Some(agent) = shared.settings.agent.as_ref()
             // What this program delegates, it answers itself.

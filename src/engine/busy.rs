@@ -34,6 +34,7 @@ impl Engine {
                 name: facts.display_name().into(),
                 cwd: facts.cwd.clone(),
                 phase: facts.phase,
+                activity: facts.activity.clone(),
                 asks,
             })
         });

@@ -193,7 +193,7 @@ pub fn tokens(message: &Message) -> u64 {
         .content
         .iter()
         .map(|block| match block {
-            Block::Text(text) | Block::Thinking(text) => text.len(),
+            Block::Text(text) | Block::Thinking { text, .. } => text.len(),
             Block::ToolCall { name, arguments, .. } => name.len().saturating_add(arguments.text().len()),
             Block::Image { .. } => 6000,
             Block::Sources(sources) => sources.weight(),
@@ -281,7 +281,7 @@ pub fn transcript(messages: &[Arc<Message>], limit: usize, most: usize) -> Strin
                 }
                 Block::Image { mime_type, .. } => format!("({mime_type})"),
                 Block::Sources(sources) => sources.plain(),
-                Block::Thinking(_) => continue,
+                Block::Thinking { .. } => continue,
             };
             part.push_str(&text);
             part.push('\n');

@@ -13,6 +13,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::{Clock, epoch_millis};
 use crate::engine::change::{Ack, Change};
 use crate::engine::client_files::ClientFiles;
 use crate::engine::granted_rules::AnsweredRules;
@@ -24,10 +25,12 @@ use crate::engine::progress::Progress;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::sent_prompt::LastPrompt;
 use crate::engine::snapshot::SessionSnapshot;
+use crate::engine::turn_activity::TurnActivity;
 use crate::engine::turn_control::TurnControl;
 use crate::event::{Body, Cause, Event, StagePassed, Subagent};
+use crate::facts::Phase;
 use crate::limits::REALM_WAITING;
-use crate::message::{Message, SessionId};
+use crate::message::{Message, SessionId, TurnId};
 use crate::session::ApiError;
 use crate::store::Entry;
 use crate::tool::toolbox::Toolbox;
@@ -41,6 +44,8 @@ struct Showing {
     told: Vec<(u64, usize)>,
     /// What was shown that no entry contains yet.
     in_flight: InFlight,
+    /// What the turn is doing.
+    activity: TurnActivity,
 }
 
 /// A handle on a session. A copy is one count more, because every request makes one.
@@ -51,6 +56,7 @@ pub struct Handle(Arc<SharedHandle>);
 pub struct SharedHandle {
     /// The session.
     pub id: SessionId,
+    clock: Arc<dyn Clock>,
     mailbox: mpsc::Sender<Change>,
     snapshot: ArcSwap<SessionSnapshot>,
     showing: Mutex<Showing>,
@@ -124,6 +130,7 @@ impl Handle {
         mailbox: mpsc::Sender<Change>,
         snapshot: SessionSnapshot,
         config: Arc<ConfigRevision>,
+        clock: Arc<dyn Clock>,
     ) -> Self {
         let own = Inherited {
             rules: AnsweredRules::default(),
@@ -134,18 +141,19 @@ impl Handle {
             mcp: SessionMcp::default(),
             roots: Arc::default(),
         };
-        Self::with(id, mailbox, Arc::new(snapshot), config, own)
+        Self::with(id, mailbox, Arc::new(snapshot), (config, clock), own)
     }
 
     fn with(
         id: SessionId,
         mailbox: mpsc::Sender<Change>,
         snapshot: Arc<SessionSnapshot>,
-        config: Arc<ConfigRevision>,
+        (config, clock): (Arc<ConfigRevision>, Arc<dyn Clock>),
         Inherited { rules, asking, parent, tools, attended, mcp, roots }: Inherited,
     ) -> Self {
         Self(Arc::new(SharedHandle {
             id,
+            clock,
             mailbox,
             snapshot: ArcSwap::new(snapshot),
             showing: Mutex::default(),
@@ -179,7 +187,13 @@ impl Handle {
         let (rules, asking, attended) = (self.rules.clone(), self.asking.clone(), self.attended.clone());
         let (mcp, roots) = (SessionMcp::default(), self.roots.clone());
         let own = Inherited { rules, asking, parent: None, tools, attended, mcp, roots };
-        Self::with(self.id.clone(), self.mailbox.clone(), self.snapshot(), self.config(), own)
+        Self::with(
+            self.id.clone(),
+            self.mailbox.clone(),
+            self.snapshot(),
+            (self.config(), self.clock.clone()),
+            own,
+        )
     }
 
     /// Further folders that tools may read and write like those of the session's own folder, resolved.
@@ -229,7 +243,8 @@ impl Handle {
             mcp: parent.mcp.below(),
             roots: parent.roots.clone(),
         };
-        Self::with(self.id.clone(), self.mailbox.clone(), self.snapshot(), parent.config(), inherited)
+        let made = (parent.config(), self.clock.clone());
+        Self::with(self.id.clone(), self.mailbox.clone(), self.snapshot(), made, inherited)
     }
 
     /// The number of sessions above it.
@@ -268,7 +283,22 @@ impl Handle {
     }
 
     pub(super) fn publish(&self, snapshot: SessionSnapshot) {
+        let mut showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.store(&mut showing.activity, snapshot);
+    }
+
+    /// Makes the state visible, with what the turn is doing in its phase.
+    fn store(&self, activity: &mut TurnActivity, mut snapshot: SessionSnapshot) {
+        activity.enter_phase(snapshot.facts.phase, || self.millis());
+        if snapshot.facts.activity.as_ref() != activity.shown() {
+            Arc::make_mut(&mut snapshot.facts).activity = activity.shown().cloned();
+        }
         self.snapshot.store(Arc::new(snapshot));
+    }
+
+    /// The time now, in milliseconds since the epoch.
+    fn millis(&self) -> i64 {
+        epoch_millis(self.clock.now())
     }
 
     /// Publishes the state with entries that are on disk, the newest of it, and sends each to every connection. Both at
@@ -277,7 +307,7 @@ impl Handle {
         let mut showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
         let new = u64::try_from(entries.len()).unwrap_or(u64::MAX);
         let before = snapshot.offset.saturating_sub(new);
-        self.snapshot.store(Arc::new(snapshot));
+        self.store(&mut showing.activity, snapshot);
         for (offset, entry) in (before.saturating_add(1)..).zip(entries) {
             if let Some(message) = entry.body.message() {
                 showing.in_flight.written(message, offset);
@@ -449,15 +479,50 @@ impl Handle {
         if !admits(&snapshot, &mut showing.in_flight, &mut event) {
             return Vec::new();
         }
+        let mut full = self.hand_out(hub, &mut showing, &snapshot, &event);
+        let is_new =
+            snapshot.facts.phase != Phase::Idle && showing.activity.note(&event.body, || self.millis());
+        if is_new {
+            full.extend(self.show_activity(hub, &showing.activity, event.turn));
+        }
+        full
+    }
+
+    /// Sends an event to every connection that does not have it with its history.
+    fn hand_out(
+        &self,
+        hub: &Hub,
+        showing: &mut Showing,
+        snapshot: &SessionSnapshot,
+        event: &Event,
+    ) -> Vec<Full> {
         if showing.told.is_empty() {
-            return hub.hand_out(&event, |_| true);
+            return hub.hand_out(event, |_| true);
         }
         let place = event.entry.as_ref().and_then(|entry| snapshot.place(entry));
         // Entries are sent in order: after a later one was sent, no earlier one can be repeated.
         showing.told.retain(|(_, entries)| place.is_none_or(|place| place < *entries));
         let knows =
             |connection| place.is_some() && showing.told.iter().any(|(known, _)| *known == connection);
-        hub.hand_out(&event, |connection| !knows(connection))
+        hub.hand_out(event, |connection| !knows(connection))
+    }
+
+    /// Makes visible what the turn is doing, and tells everyone. No other event of the session goes out meanwhile.
+    fn show_activity(&self, hub: &Hub, activity: &TurnActivity, turn: Option<TurnId>) -> Vec<Full> {
+        let mut snapshot = SessionSnapshot::clone(&self.snapshot.load());
+        Arc::make_mut(&mut snapshot.facts).activity = activity.shown().cloned();
+        let body = Body::SessionUpdated(snapshot.facts.clone());
+        self.snapshot.store(Arc::new(snapshot));
+        hub.hand_out(&Event { turn, ..self.event(body, None) }, |_| true)
+    }
+
+    /// A question of the session was asked, or is over.
+    pub(super) fn asks(&self, hub: &Hub, begins: bool) {
+        let mut showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
+        if showing.activity.asks(begins, || self.millis()) {
+            // A person who answers is not kept waiting by a slow client.
+            let _ = self.show_activity(hub, &showing.activity, None);
+        }
     }
 
     /// Calls `tell` with the current offset while no other event of the session goes out.
@@ -493,10 +558,10 @@ impl Handle {
 
     /// Lets a connection in: `tell` shows it the session, and no event of the session goes out meanwhile.
     /// Earlier events are in its history; later ones follow.
-    pub(super) fn let_in(&self, hub: &Hub, connection: u64, tell: impl FnOnce(&SessionSnapshot)) {
+    pub(super) fn let_in(&self, hub: &Hub, connection: u64, tell: impl FnOnce(&SessionSnapshot, &InFlight)) {
         let mut showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
         let snapshot = self.snapshot();
-        tell(&snapshot);
+        tell(&snapshot, &showing.in_flight);
         showing.told.retain(|(known, _)| *known != connection && hub.client(*known).is_some());
         showing.told.push((connection, snapshot.branch.len()));
     }
@@ -569,6 +634,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::clock::SystemClock;
     use crate::engine::idempotency::IdempotencyKeys;
     use crate::engine::queue::MessageQueue;
     use crate::facts::SessionFacts;
@@ -654,10 +720,10 @@ mod tests {
         hub.attach(1, old.clone());
         hub.attach(2, new.clone());
         let (sender, _receiver) = mpsc::channel(1);
-        let handle = Handle::new("s-1".into(), sender, snapshot(0), Arc::default());
+        let handle = Handle::new("s-1".into(), sender, snapshot(0), Arc::default(), Arc::new(SystemClock));
         let let_in = || {
             let mut told = 0;
-            handle.let_in(&hub, 2, |snapshot| told = snapshot.branch.len());
+            handle.let_in(&hub, 2, |snapshot, _| told = snapshot.branch.len());
             told
         };
         let counts = || [old.0.load(Ordering::SeqCst), new.0.load(Ordering::SeqCst)];
@@ -676,7 +742,7 @@ mod tests {
         // A closed connection is forgotten when the next one joins.
         assert_eq!(let_in(), 3);
         hub.detach(2);
-        handle.let_in(&hub, 1, |_| {});
+        handle.let_in(&hub, 1, |_, _| {});
         assert_eq!(handle.showing.lock().unwrap().told.len(), 1);
     }
 }

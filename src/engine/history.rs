@@ -216,7 +216,7 @@ fn fitting(newest: impl Iterator<Item = Arc<Message>>, limit: usize, bytes: usiz
 /// The approximate size of a message on the wire, in bytes.
 fn weight(message: &Message) -> usize {
     let blocks = message.content.iter().map(|block| match block {
-        Block::Text(text) | Block::Thinking(text) => text.len(),
+        Block::Text(text) | Block::Thinking { text, .. } => text.len(),
         Block::ToolCall { arguments, .. } => arguments.text().len(),
         Block::Image { data, .. } => data.len(),
         Block::Sources(sources) => sources.weight(),

@@ -13,6 +13,7 @@ use crate::engine::agent::Agent;
 use crate::engine::change::Change;
 use crate::engine::handle::Handle;
 use crate::engine::idempotency::conflict;
+use crate::engine::live_output::InFlight;
 use crate::engine::services::{Services, refused};
 use crate::engine::snapshot::SessionSnapshot;
 use crate::event::{Body, Cause, Diagnostic, Event};
@@ -382,7 +383,7 @@ impl Opener {
     /// newest part, its state, and the live sessions. Requests after the answer apply to the new focus.
     pub(super) fn enter(&self, call: &Call, handle: &Handle, reply: Reply<Opened>) {
         let client = self.shared.hub.client(call.connection);
-        handle.let_in(&self.shared.hub, call.connection, |snapshot| {
+        handle.let_in(&self.shared.hub, call.connection, |snapshot, in_flight| {
             if let Some(client) = &client {
                 client.focus(handle.id.clone());
             }
@@ -394,6 +395,7 @@ impl Opener {
             let state = [Body::SessionUpdated(facts.clone()), Body::FooterUpdated(facts), queue];
             let bodies = history(snapshot).into_iter().chain(state);
             show(client.as_ref(), handle, snapshot, bodies, Some(&call.cause()));
+            show_in_flight(client.as_ref(), handle, snapshot, in_flight);
         });
         handle.tell(Change::TakeUp { variables: None });
         if client.is_none() {
@@ -433,5 +435,13 @@ pub(super) fn show(
     for body in bodies {
         let event = handle.event(body, cause.cloned());
         let _ = client.deliver(&Event { offset: snapshot.offset, ..event });
+    }
+}
+
+/// Sends one client what the turn of a session that it joins has shown and no entry has yet, from its beginning.
+fn show_in_flight(client: &dyn Client, handle: &Handle, snapshot: &SessionSnapshot, in_flight: &InFlight) {
+    for (body, piece) in in_flight.shown(None) {
+        let (turn, event) = (in_flight.turn().cloned(), handle.event(body, None));
+        let _ = client.deliver(&Event { offset: snapshot.offset, turn, piece, ..event });
     }
 }

@@ -56,7 +56,7 @@ impl Opener {
         let Some(client) = self.shared.hub.client(call.connection) else { return };
         let mut replay = None;
         // The entries before this moment are missing, and the later ones are withheld until the end.
-        handle.let_in(&self.shared.hub, call.connection, |snapshot| {
+        handle.let_in(&self.shared.hub, call.connection, |snapshot, _| {
             client.focus(handle.id.clone());
             let number = client.begin_replay(&handle.id, since.offset);
             let stale = stale(snapshot, &since);

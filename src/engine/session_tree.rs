@@ -257,6 +257,12 @@ impl Audience for SessionTree {
     fn is_awaited(&self, session: &SessionId) -> bool {
         self.live.get(session).is_some_and(|handle| handle.is_attended())
     }
+
+    fn asks(&self, session: &SessionId, begins: bool) {
+        if let Some(handle) = self.live.get(session).map(|handle| handle.clone()) {
+            handle.asks(&self.clients, begins);
+        }
+    }
 }
 
 /// Whether a session has entries, so that its journal and its lock are open.

@@ -89,7 +89,7 @@ fn block(block: &Block, role: Role, out: &mut String) {
             out.push_str(if long { "</details>\n" } else { "\n" });
         }
         Block::Text(text) => prose(text, out),
-        Block::Thinking(text) => {
+        Block::Thinking { text, .. } => {
             out.push_str("<details class=\"thinking\"><summary>Thinking</summary>\n");
             prose(text, out);
             out.push_str("</details>\n");

@@ -24,7 +24,7 @@ pub(super) fn document(transcript: &Transcript) -> String {
                     out.push_str(text.trim_end());
                     out.push('\n');
                 }
-                Block::Thinking(text) => {
+                Block::Thinking { text, .. } => {
                     for line in text.trim_end().lines() {
                         let _ = writeln!(out, "> {line}");
                     }

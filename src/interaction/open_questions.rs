@@ -36,6 +36,30 @@ pub trait Audience: Send + Sync {
         let _ = session;
         false
     }
+
+    /// A question of that session is open from now on, or no more.
+    fn asks(&self, session: &SessionId, begins: bool) {
+        let _ = (session, begins);
+    }
+}
+
+/// A question of a session that is open, for as long as this lives.
+pub(super) struct Asking<'a> {
+    audience: &'a dyn Audience,
+    session: SessionId,
+}
+
+impl<'a> Asking<'a> {
+    pub(super) fn begin(audience: &'a dyn Audience, session: SessionId) -> Self {
+        audience.asks(&session, true);
+        Self { audience, session }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.audience.asks(&self.session, false);
+    }
 }
 
 /// Sends clients an event in its place among the session's.

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::audit::{self, Audit};
 use super::interrupted::{QuestionNote, QuestionNotes};
-use super::open_questions::{self, Audience, Open, OpenQuestions, already_answered, can_show, fits};
+use super::open_questions::{self, Asking, Audience, Open, OpenQuestions, already_answered, can_show, fits};
 use super::question::{ClientAnswer, EndedBy, Origin, Question, Resolution};
 use super::records::{self, CUT_OFF};
 use super::{answers, dialog, warning};
@@ -146,6 +146,7 @@ impl PendingQuestions {
             let note = self.unended.note(&id, records::open(&id, &open.question, &open.asked_at));
             open.note = note.inspect_err(|error| tracing::error!(%error, "no note of an open question")).ok();
         }
+        let session = open.question.origin.session.clone();
         {
             let mut questions = self.lock();
             let clients = self.audience.clients();
@@ -171,6 +172,7 @@ impl PendingQuestions {
             }
             crash::point("question-told");
         }
+        let _asking = Asking::begin(self.audience.as_ref(), session);
         let late = async {
             match timeout {
                 Some(timeout) => tokio::time::sleep(timeout).await,

@@ -103,7 +103,7 @@ mod tests {
     }
 
     fn read(old: &str) -> Vec<String> {
-        let content = vec![Block::Thinking("t".into()), call("a"), call("b")];
+        let content = vec![Block::thinking("t"), call("a"), call("b")];
         let message = Message::new(EntryId::from("e"), Role::Assistant, content, "t".into());
         let Value::Map(mut map) = message.to_journal() else { panic!() };
         let old = format!("{{:provider \"p\" :model \"m\" :data {old}}}");

@@ -121,7 +121,7 @@ fn answered(chunks: Vec<Result<Chunk, ProviderError>>) -> Arc<Message> {
     for chunk in chunks {
         match chunk.unwrap() {
             Chunk::Text(text) => content.push(Block::Text(text.into())),
-            Chunk::Thinking(text) => content.push(Block::Thinking(text.into())),
+            Chunk::Thinking(text) => content.push(Block::thinking(text)),
             Chunk::ToolCall { id, name, arguments } => content.push(Block::ToolCall { id, name, arguments }),
             Chunk::Replay { data, is_attached } => {
                 replays.push(Replay { place: content.len(), is_attached, data });

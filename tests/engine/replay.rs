@@ -300,6 +300,33 @@ fn answer_in_flight_goes_on_where_the_client_was() {
 }
 
 #[test]
+fn client_that_switches_gets_the_answer_from_its_start() {
+    let script =
+        "{:turns [{:steps [{:thinking \"hm\"} {:delta \"one \"} {:delta \"two\"} {:sleep-ms 60000}]}]}";
+    let setup = Setup::new().script(script);
+    let mut bridge = setup.ready();
+    let session = session(&mut bridge);
+    bridge.request("p", "prompt", "{:message \"go\"}");
+    bridge.until(|frame| is_event(frame, "assistant/delta") && number(frame, "at") >= 4);
+    let mut guest = Guest::at(&socket(&setup.state()));
+    guest.ask("new", "new_session", "{}");
+    let topics =
+        "\"assistant/delta\" \"assistant/thinking-delta\" \"session/updated\" \"session/rehydrated\"";
+    guest.ask("topics", "subscribe", &format!("{{:topics [{topics}]}}"));
+    guest.skip_to_now();
+    guest.send("switch", "switch_session", &format!("{{:session-id {session:?}}}"));
+    let is_its = |frame: &Owned| is_event(frame, "session/updated") && data(frame, "session-id") == session;
+    let state = guest.until(is_its);
+    let kind = at(&state, &["data", "activity", "kind"]).and_then(Value::as_str);
+    assert_eq!(kind, Some("answering"), "{state}");
+    let thought = guest.until(|frame| is_event(frame, "assistant/thinking-delta"));
+    assert_eq!((number(&thought, "at"), data(&thought, "text")), (0, "hm"));
+    let answer = guest.until(|frame| is_event(frame, "assistant/delta"));
+    assert_eq!((number(&answer, "at"), data(&answer, "text")), (0, "one two"));
+    bridge.ask("a", "abort", "{}");
+}
+
+#[test]
 fn open_question_and_running_tool_come_before_synced() {
     let script =
         "{:turns [{:steps [{:tool-call {:id \"c1\" :name \"bash\" :arguments {:command \"sleep 60\"}}}]}

@@ -402,7 +402,7 @@ fn exported_fields_stay_in_their_elements() {
     ]);
     let content = vec![
         Block::Text(prose.as_str().into()),
-        Block::Thinking(prose.as_str().into()),
+        Block::thinking(prose.as_str()),
         Block::ToolCall { id: evil(), name: evil(), arguments: arguments.into() },
         Block::Image { mime_type: evil(), data: "aaaa".into() },
         Block::Image { mime_type: "image/png".into(), data: evil() },
@@ -458,7 +458,7 @@ fn exports_show_hidden_characters_as_codes() {
         Owned::map([(Owned::keyword("command"), Owned::from(EVIL)), (Owned::from(EVIL), Owned::from(1))]);
     let content = vec![
         Block::Text(prose.as_str().into()),
-        Block::Thinking(EVIL.into()),
+        Block::thinking(EVIL),
         Block::ToolCall { id: evil(), name: evil(), arguments: arguments.into() },
         Block::Image { mime_type: evil(), data: "aaaa".into() },
     ];

@@ -153,7 +153,7 @@ impl Clients for Engine {
     fn catch_up(&self, connection: u64) {
         let Some(client) = self.shared.hub.client(connection) else { return };
         let Ok(handle) = self.shared.tree.get(&client.focused()) else { return };
-        handle.let_in(&self.shared.hub, connection, |snapshot| {
+        handle.let_in(&self.shared.hub, connection, |snapshot, _| {
             show(client.as_ref(), &handle, snapshot, history(snapshot), None);
         });
     }

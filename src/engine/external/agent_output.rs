@@ -72,6 +72,9 @@ impl ExternalTurn<'_> {
                     Body::AssistantDelta(piece.into())
                 }
                 AgentVoice::Thought => {
+                    let now = self.turn.shared.clock.passed();
+                    telling.thinking_since.get_or_insert(now);
+                    telling.thinking_over = Some(now);
                     telling.thinking.push_str(piece);
                     Body::ThinkingDelta(piece.into())
                 }

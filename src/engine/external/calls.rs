@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -21,6 +22,9 @@ use crate::value::{Map, Value};
 pub(super) struct Telling {
     pub(super) text: String,
     pub(super) thinking: String,
+    /// When the thinking began, and when its last piece came.
+    pub(super) thinking_since: Option<Duration>,
+    pub(super) thinking_over: Option<Duration>,
     pub(super) images: Vec<Block>,
     /// The message of the text, if the agent tells messages apart.
     pub(super) message: Option<Arc<str>>,
@@ -59,6 +63,8 @@ impl Telling {
         Self {
             text: String::new(),
             thinking: String::new(),
+            thinking_since: None,
+            thinking_over: None,
             images: Vec::new(),
             message: None,
             bytes: 0,
@@ -77,7 +83,11 @@ impl Telling {
     pub(super) fn take_rest(&mut self) -> ModelAnswer {
         let mut parts = AnswerParts::default();
         if !self.thinking.is_empty() {
-            parts.thinking(std::mem::take(&mut self.thinking));
+            parts
+                .thinking(std::mem::take(&mut self.thinking), self.thinking_since.take().unwrap_or_default());
+            if let Some(over) = self.thinking_over.take() {
+                parts.end_thinking(over);
+            }
         }
         if !self.text.is_empty() {
             parts.text(std::mem::take(&mut self.text));

@@ -159,12 +159,16 @@ impl ModelCall<'_> {
             let chunk = match next {
                 Ok(chunk) => chunk,
                 Err(reason) => {
+                    answer.parts.end_thinking(self.0.shared.clock.passed());
                     answer.stop = Some(reason);
                     return answer;
                 }
             };
             if matches!(&chunk, Some(Ok(chunk)) if chunk.is_of_answer()) {
                 waited.first.get_or_insert(waited.whole);
+            }
+            if !matches!(chunk, Some(Ok(Chunk::Thinking(_) | Chunk::Usage(_)))) {
+                answer.parts.end_thinking(self.0.shared.clock.passed());
             }
             match chunk {
                 Some(Ok(Chunk::Text(text))) => {
@@ -176,7 +180,7 @@ impl ModelCall<'_> {
                 }
                 Some(Ok(Chunk::Thinking(text))) => {
                     size = size.saturating_add(text.len());
-                    answer.parts.thinking(text.clone());
+                    answer.parts.thinking(text.clone(), self.0.shared.clock.passed());
                     answer.is_shown = true;
                     self.0.publish(Body::ThinkingDelta(text.into())).await;
                 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::event::ToolCall;
 use crate::message::{Block, Replay, Sources};
@@ -11,7 +12,7 @@ use crate::value::Value;
 #[derive(Debug, Clone)]
 enum Part {
     Text(String),
-    Thinking(String),
+    Thinking(Thought),
     Call(Box<ToolCall>),
     /// An image, which only external agents give.
     Image(Block),
@@ -22,6 +23,16 @@ enum Part {
         data: Value<'static>,
         is_attached: bool,
     },
+}
+
+/// Thinking, and how long it took.
+#[derive(Debug, Clone, Default)]
+struct Thought {
+    text: String,
+    /// When its first piece came, by a clock of the caller's.
+    began: Duration,
+    /// When it was over; `None` while it goes on.
+    ended: Option<Duration>,
 }
 
 /// The parts of one answer.
@@ -37,11 +48,23 @@ impl AnswerParts {
         }
     }
 
-    /// Adds thinking: more of the last part, if that is thinking.
-    pub fn thinking(&mut self, piece: String) {
+    /// Adds thinking: more of the last part, if that is thinking. `now` is by any clock that does not go back.
+    pub fn thinking(&mut self, piece: String, now: Duration) {
         match self.0.last_mut() {
-            Some(Part::Thinking(text)) => text.push_str(&piece),
-            _ => self.0.push(Part::Thinking(piece)),
+            Some(Part::Thinking(thought)) => {
+                thought.text.push_str(&piece);
+                thought.ended = None;
+            }
+            _ => self.0.push(Part::Thinking(Thought { text: piece, began: now, ended: None })),
+        }
+    }
+
+    /// The thinking that goes on, if any, is over.
+    pub fn end_thinking(&mut self, now: Duration) {
+        if let Some(Part::Thinking(thought)) =
+            self.0.iter_mut().rfind(|part| !matches!(part, Part::Replay { .. }))
+        {
+            thought.ended.get_or_insert(now);
         }
     }
 
@@ -73,7 +96,9 @@ impl AnswerParts {
     /// All thinking.
     pub fn all_thinking(&self) -> Cow<'_, str> {
         joined(
-            self.0.iter().filter_map(|part| if let Part::Thinking(text) = part { Some(text) } else { None }),
+            self.0.iter().filter_map(|part| {
+                if let Part::Thinking(thought) = part { Some(&thought.text) } else { None }
+            }),
         )
     }
 
@@ -132,7 +157,12 @@ impl AnswerParts {
             match part {
                 Part::Text(text) if text.is_empty() => {}
                 Part::Text(text) => content.push(Block::Text(text.into())),
-                Part::Thinking(text) => content.push(Block::Thinking(text.into())),
+                Part::Thinking(thought) => {
+                    let took = thought.ended.and_then(|ended| ended.checked_sub(thought.began));
+                    let millis = took.and_then(|took| u64::try_from(took.as_millis()).ok());
+                    let duration_ms = millis.filter(|millis| *millis > 0);
+                    content.push(Block::Thinking { text: thought.text.into(), duration_ms });
+                }
                 Part::Call(call) => {
                     content.push(Block::ToolCall { id: call.id, name: call.name, arguments: call.parsed })
                 }
@@ -176,8 +206,11 @@ mod tests {
 
     fn parts() -> AnswerParts {
         let mut parts = AnswerParts::default();
-        parts.thinking("why".to_owned());
+        parts.thinking("w".to_owned(), Duration::from_secs(1));
+        parts.thinking("hy".to_owned(), Duration::from_secs(2));
+        parts.end_thinking(Duration::from_secs(4));
         parts.replay(Value::from("thinking"), false);
+        parts.end_thinking(Duration::from_secs(5));
         parts.text("a".to_owned());
         parts.text("b".to_owned());
         parts.replay(Value::from("of ab"), true);
@@ -196,7 +229,7 @@ mod tests {
                 shape += &format!("({})", replay.data.as_str().unwrap());
             }
             shape += match content.get(place) {
-                Some(Block::Text(text) | Block::Thinking(text)) => text,
+                Some(Block::Text(text) | Block::Thinking { text, .. }) => text,
                 Some(Block::ToolCall { id, .. }) => id,
                 _ => "",
             };
@@ -208,6 +241,16 @@ mod tests {
     fn parts_and_replays_keep_their_order() {
         assert_eq!(shape(parts()), "why(thinking)ab(of ab)c(of c)z");
         assert_eq!((&*parts().all_text(), &*parts().all_thinking()), ("abz", "why"));
+    }
+
+    #[test]
+    fn thinking_lasts_until_something_else_comes() {
+        let (content, _) = parts().into_content();
+        let thought = Block::Thinking { text: "why".into(), duration_ms: Some(3000) };
+        assert_eq!(content.first(), Some(&thought));
+        let mut parts = AnswerParts::default();
+        parts.thinking("cut off".to_owned(), Duration::from_secs(1));
+        assert_eq!(parts.into_content().0, [Block::thinking("cut off")]);
     }
 
     #[test]

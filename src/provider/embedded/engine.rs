@@ -502,7 +502,7 @@ fn texts(request: &ModelRequest) -> Vec<(Role, String)> {
 fn spelled_out(message: &Message) -> String {
     let blocks = message.content.iter().filter_map(|block| match block {
         Block::Text(text) => Some(text.to_string()),
-        Block::Thinking(_) => None,
+        Block::Thinking { .. } => None,
         Block::ToolCall { name, .. } => Some(format!("(used the tool {name})")),
         Block::Image { .. } => Some("(an image)".to_owned()),
         Block::Sources(sources) => Some(sources.plain()),

@@ -306,12 +306,12 @@ fn parts<'a>(
         let Some(block) = block else { break };
         let content = match block {
             Block::Text(text) if !text.trim().is_empty() => ContentPart::Text(Cow::Borrowed(text)),
-            Block::Thinking(text) if is_own && !text.trim().is_empty() => ContentPart::Thinking(text),
+            Block::Thinking { text, .. } if is_own && !text.trim().is_empty() => ContentPart::Thinking(text),
             // The data of the server's own searches goes back to it.
             Block::Sources(sources) if !is_own => {
                 ContentPart::Text(format!("\n\n{}", sources.plain()).into())
             }
-            Block::Text(_) | Block::Thinking(_) | Block::Sources(_) => continue,
+            Block::Text(_) | Block::Thinking { .. } | Block::Sources(_) => continue,
             Block::ToolCall { id, name, arguments } => {
                 let (id, name) = writer.call(id, name, takes);
                 ContentPart::Call { id, name, arguments }
@@ -574,7 +574,7 @@ mod tests {
             text(Role::User, "a"),
             text(Role::System, "b"),
             text(Role::Assistant, "  "),
-            Arc::new(message(Role::Assistant, vec![Block::Thinking("t".into()), call])),
+            Arc::new(message(Role::Assistant, vec![Block::thinking("t"), call])),
             Arc::new(result),
             text(Role::User, "c"),
             text(Role::Assistant, "half"),

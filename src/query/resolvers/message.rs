@@ -15,6 +15,8 @@ table! {
         "psi.message/role" "Its author: user, assistant, tool or system." => |m| m.role.as_str();
         "psi.message/text" "Its text blocks, joined." => |m| m.text();
         "psi.message/thinking" "Its thinking blocks, joined." => |m| thinking(m);
+        "psi.message/thinking-ms" "How long the model thought, in milliseconds, or nil where that is not known."
+            => |m| thinking_ms(m).map(count);
         "psi.message/content" "Its blocks." => |m| m.content_value();
         "psi.message/timestamp" "When it was written, RFC 3339 in UTC." => |m| text(&m.timestamp);
         "psi.message/turn-id" "Its turn, or nil." => |m| m.turn_id.as_ref().map(TurnId::to_value);
@@ -73,10 +75,18 @@ fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<ResolverResult> {
 
 fn thinking(message: &Message) -> String {
     let thinking = message.content.iter().filter_map(|block| match block {
-        Block::Thinking(text) => Some(text.as_ref()),
+        Block::Thinking { text, .. } => Some(text.as_ref()),
         _ => None,
     });
     thinking.collect()
+}
+
+fn thinking_ms(message: &Message) -> Option<u64> {
+    let times = message.content.iter().filter_map(|block| match block {
+        Block::Thinking { duration_ms, .. } => *duration_ms,
+        _ => None,
+    });
+    times.reduce(u64::saturating_add)
 }
 
 fn tool_calls(message: &Message) -> Value<'static> {

@@ -3,6 +3,7 @@
 
 use crate::facts::AtWork;
 use crate::message::count;
+use crate::projection;
 use crate::query::graph::{Env, Inputs, Resolver, ResolverResult};
 use crate::query::kept::{self, QueryCounters};
 use crate::query::plan::Cost;
@@ -30,6 +31,8 @@ table! {
         "psi.at-work/name" "Its name for people." => |work| text(&work.name);
         "psi.at-work/cwd" "Its folder." => |work| text(&work.cwd);
         "psi.at-work/phase" "streaming, compacting or retrying; idle if a command runs beside its turns." => |work| work.phase.as_str();
+        "psi.at-work/activity" "What its turn is doing, as `:activity` of `session/updated`, or nil."
+            => |work| work.activity.as_deref().map(|now| Value::from(projection::activity(now)).into_owned());
         "psi.at-work/asks" "The kind of the oldest question that waits in it, such as approve, or nil." => |work| work.asks;
     }
 }

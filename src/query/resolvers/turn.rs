@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::message::{Message, Role, TurnId, Usage, count, per_second};
+use crate::projection;
 use crate::query::graph::{Env, Input, Inputs, Resolver, ResolverOutput, ResolverResult};
 use crate::query::resolvers::tool::{CallFacts, Now, SUMMARY, calls, last_turn};
 use crate::query::table::{join, rest, table, text};
@@ -46,6 +47,8 @@ table! {
 table! {
     NOW of dyn SessionView {
         "psi.turn/phase" "The turn's activity, from the session's phase." => |s| Value::keyword(s.facts().phase.as_str());
+        "psi.turn/activity" "What it is doing, as `:activity` of `session/updated`, or nil."
+            => |s| s.facts().activity.as_deref().map(|now| Value::from(projection::activity(now)).into_owned());
         "psi.turn/is-streaming" "Whether it runs." => |s| s.facts().is_streaming();
         "psi.turn/stage" "The stage of the last turn's latest boundary, such as :tool-call, or nil."
             => |s| s.stage().map(|passed| Value::keyword(passed.stage.as_str()));

@@ -478,7 +478,7 @@ fn after(text: &str, chars: u64) -> &str {
 /// The text, with its sources below, or the thinking of a message.
 fn text_of(message: &Message, voice: Voice) -> Cow<'_, str> {
     let mut parts = message.content.iter().filter_map(|block| match (block, voice) {
-        (Block::Thinking(text), Voice::Thought) | (Block::Text(text), Voice::Agent | Voice::User) => {
+        (Block::Thinking { text, .. }, Voice::Thought) | (Block::Text(text), Voice::Agent | Voice::User) => {
             Some(text.as_ref())
         }
         _ => None,

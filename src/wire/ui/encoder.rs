@@ -278,7 +278,7 @@ impl Teller {
         self.flush_text(state, out);
         let mut thinking = String::new();
         for block in &message.content {
-            if let Block::Thinking(text) = block {
+            if let Block::Thinking { text, .. } = block {
                 thinking.push_str(text);
             }
         }

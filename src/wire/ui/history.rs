@@ -135,7 +135,7 @@ fn old_run(run: &OldRun<'_>, is_cut_off: bool) -> (Vec<u8>, Vec<usize>) {
             }
             Role::Assistant => {
                 for block in &message.content {
-                    if let Block::Thinking(text) = block {
+                    if let Block::Thinking { text, .. } = block {
                         let event = typed("reasoning").with("content", text.to_string());
                         tell(&mut out, event.with("timestamp", stamp), true);
                     }

@@ -269,7 +269,7 @@ fn message(case: &Json) -> Arc<Message> {
         let text = |key: &str| part[key].as_str().unwrap();
         match text("type") {
             "text" => Block::Text(text("text").into()),
-            "thinking" => Block::Thinking(text("text").into()),
+            "thinking" => Block::thinking(text("text")),
             "call" => {
                 let mut arguments = Map::new();
                 for (key, value) in part["arguments"].as_object().unwrap() {

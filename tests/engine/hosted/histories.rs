@@ -212,10 +212,10 @@ impl History {
             };
             match part {
                 Part::Thinking => {
-                    content.push(Block::Thinking(tag.clone().into()));
+                    content.push(Block::thinking(tag.clone()));
                     data(content.len(), self.target.0 == "gemini", thought(&self.target.0, &tag, origin));
                 }
-                Part::Shown => content.push(Block::Thinking("only shown".into())),
+                Part::Shown => content.push(Block::thinking("only shown")),
                 Part::Redacted if self.target.0 == "anthropic" => {
                     data(content.len(), false, Some(Map::new().with("redacted", tag.clone())));
                 }

@@ -199,19 +199,15 @@ fn thinking_goes_back_with_calls_of_all_turns() {
             name: "t".into(),
             arguments: arguments.clone().into(),
         };
-        let mut own = Message::new(
-            "a".into(),
-            Role::Assistant,
-            vec![Block::Thinking("why".into()), call("c1")],
-            "".into(),
-        );
+        let mut own =
+            Message::new("a".into(), Role::Assistant, vec![Block::thinking("why"), call("c1")], "".into());
         let data = Value::from(Map::new().with("field", field));
         let data = Map::new().with("provider", name).with("model", "m").with("data", data);
         own.replays = vec![Replay { place: 1, is_attached: false, data: Value::from(data) }];
         let foreign = Message::new(
             "b".into(),
             Role::Assistant,
-            vec![Block::Thinking("secret of another".into()), call("c2")],
+            vec![Block::thinking("secret of another"), call("c2")],
             "".into(),
         );
         let result = |id: &str| {
