@@ -147,7 +147,7 @@ pub struct Collector {
     broken: Option<String>,
     /// Bytes of an incomplete character.
     partial: Vec<u8>,
-    /// What makes text of a command's output.
+    /// The terminal that makes text of a command's output.
     terminal: Option<TerminalText>,
 }
 

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_in_the_file_that_is_named() {
+    fn left_out_text_is_in_named_file() {
         let dir = tempfile::tempdir().unwrap();
         let outputs = Outputs::new(dir.path(), "s");
         let text = format!("first{}last", "é".repeat(5_000));

@@ -1,4 +1,4 @@
-//! What a terminal would show of a command's output, as plain text: redrawn lines count once, and colours, titles and other
+//! A command's output as plain text, as a terminal would show it: redrawn lines count once, and colours, titles and other
 //! sequences vanish.
 //!
 //! Only the line that is being written can change: a command that writes to a pipe has no other. Moves to other lines have no
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use crate::limits::{TERMINAL_LINE_CHARS, TERMINAL_SEQUENCE_BYTES};
 
-/// What a piece of output changes in the text so far.
+/// The change of the text so far by a piece of output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Change {
     /// Bytes that are taken back from the end.
@@ -18,7 +18,7 @@ pub(super) struct Change {
     pub added: String,
 }
 
-/// Where in a sequence the next character stands.
+/// The place of the next character in a sequence.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 enum Place {
     /// In none.
@@ -42,7 +42,7 @@ pub(super) struct TerminalText {
     line: Vec<char>,
     /// The column of the next character in it.
     column: usize,
-    /// What was added of this line.
+    /// The text of this line that was added.
     shown: String,
     /// The lines that this piece has ended.
     ended: String,
@@ -144,7 +144,7 @@ impl TerminalText {
                 }
                 self.column = self.column.saturating_add(1);
                 if self.line.len() > TERMINAL_LINE_CHARS {
-                    // What stands so far behind is no longer changed.
+                    // A text so far behind is no longer changed.
                     let _ = write!(self.ended, "{}", self.line.drain(..).collect::<String>());
                     self.column = 0;
                 }
@@ -157,7 +157,7 @@ impl TerminalText {
 mod tests {
     use super::*;
 
-    /// What is shown of an output that arrives in pieces of so many characters.
+    /// The text of an output that arrives in pieces of so many characters.
     fn shown(output: &str, piece: usize) -> String {
         let (mut terminal, mut text) = (TerminalText::default(), String::new());
         let chars: Vec<char> = output.chars().collect();
