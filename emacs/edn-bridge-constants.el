@@ -150,6 +150,7 @@
     "request/invalid-id"
     "request/invalid-op"
     "request/invalid-params"
+    "request/not-allowed"
     "request/invalid-query"
     "request/op-not-supported"
     "request/session-not-idle"

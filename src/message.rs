@@ -79,6 +79,11 @@ id!(
     EntryId
 );
 
+impl SessionId {
+    /// How the id of every session of this program begins.
+    pub const PREFIX: &str = "s-";
+}
+
 /// Who says a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {

@@ -376,6 +376,12 @@ class InvalidParams(WireError):
     code = "request/invalid-params"
 
 
+class NotAllowed(WireError):
+    """The user's policy does not allow it. Only in the acknowledgement of a control request."""
+
+    code = "request/not-allowed"
+
+
 class InvalidQuery(WireError):
     """The query is not valid EQL. `data` has the `offset`."""
 

@@ -70,6 +70,7 @@ error_codes! {
     InvalidId "request/invalid-id" false ["duplicate-id?"] "The id is empty, not a string, or already pending.";
     InvalidOp "request/invalid-op" false [] "The op is empty or not a string.";
     InvalidParams "request/invalid-params" false ["key?", "expected?"] "A param is missing or has the wrong shape.";
+    NotAllowed "request/not-allowed" false [] "The user's policy does not allow it; only in the acknowledgement of a control request.";
     InvalidQuery "request/invalid-query" false ["offset", "expected?"] "The query is not valid EQL.";
     OpNotSupported "request/op-not-supported" false ["supported-ops"] "The op is not in the catalogue.";
     SessionNotIdle "request/session-not-idle" true [] "The op requires a session without a running turn.";

@@ -68,11 +68,17 @@ impl Outcome {
         Self::no(ControlResult::Rejected, detail)
     }
 
+    /// The refusal of what the user's policy does not allow: the request itself is well-formed.
+    fn denied(detail: impl Into<String>) -> Self {
+        Self { code: Some(ErrorCode::NotAllowed), ..Self::rejected(detail) }
+    }
+
     /// The refusal of a session's task.
     fn refused(error: &ApiError) -> Self {
         let result = match error.code {
             ErrorCode::IdempotencyConflict
             | ErrorCode::InvalidParams
+            | ErrorCode::NotAllowed
             | ErrorCode::NotFound
             | ErrorCode::InteractionAlreadyAnswered => ControlResult::Rejected,
             _ if error.retryable => ControlResult::Busy,
@@ -80,6 +86,21 @@ impl Outcome {
         };
         let duplicate = error.code == ErrorCode::IdempotencyConflict;
         Self { result, duplicate, detail: Some(error.message.clone()), code: Some(error.code) }
+    }
+}
+
+/// What became of a request, and the session that it has reached.
+struct Served {
+    outcome: Outcome,
+    /// `None` where the request has reached no session, or its sender may not know of it.
+    session: Option<SessionId>,
+    /// The session, if it is live here.
+    live: Option<Handle>,
+}
+
+impl From<Outcome> for Served {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, session: None, live: None }
     }
 }
 
@@ -147,9 +168,14 @@ impl Engine {
     ) {
         let engine = self.clone();
         let serve = async move {
-            let (outcome, target) = engine.serve_control(&call, &request, is_passed_on).await;
+            let served = engine.serve_control(&call, &request, is_passed_on).await;
+            let Served { outcome, session, live } = served;
             let acked_at = rfc3339(engine.shared.clock.now());
             let mut ack = ControlAck::new(&request, acked_at, outcome.result);
+            if let Some(session) = session.filter(|_| ack.session_id.is_empty()) {
+                // Who has named the agent alone learns which session that is.
+                ack.session_id = session.to_string();
+            }
             ack.duplicate = outcome.duplicate;
             ack.error = outcome.code.map(|code| (code, outcome.detail.clone().unwrap_or_default()));
             ack.detail = outcome.detail;
@@ -164,7 +190,7 @@ impl Engine {
             engine.shared.control_audit.record(&request, &ack, text, patience).await;
             reply.ok(ack.clone());
             engine.shared.control.count(outcome.result);
-            if let Some(handle) = target {
+            if let Some(handle) = live {
                 let handled = ControlHandled::new(&request, &ack);
                 let event = handle.event(Body::ControlHandled(Arc::new(handled)), None);
                 let _ = handle.show(&engine.shared.hub, event);
@@ -182,44 +208,40 @@ impl Engine {
         policy.content_folders.iter().cloned().chain([own]).collect()
     }
 
-    /// What becomes of a request, and the live session that it means. The order of the checks is part of the protocol:
+    /// What becomes of a request, and the session that it has reached. The order of the checks is part of the protocol:
     /// whoever may not ask learns nothing of sessions, and a known key is answered before anything else about the
     /// request.
-    async fn serve_control(
-        &self,
-        call: &Call,
-        request: &ControlRequest,
-        is_passed_on: bool,
-    ) -> (Outcome, Option<Handle>) {
+    async fn serve_control(&self, call: &Call, request: &ControlRequest, is_passed_on: bool) -> Served {
         let asked = match &request.asked {
             Ok(asked) => asked,
-            Err(fault) => return (Outcome::rejected(fault.as_str()), None),
+            Err(fault) => return Outcome::rejected(fault.as_str()).into(),
         };
         let policy = self.policy();
         let team = match allowed(&policy, request, asked) {
             Ok(team) => team,
-            Err(why) => return (Outcome::rejected(why), None),
+            Err(why) => return Outcome::denied(why).into(),
         };
         let most = if is_passed_on { CONTROL_FILE_BYTES } else { policy.hard_limit_bytes };
         if !is_passed_on {
             match self.owner_of(&policy, team, request) {
                 Ok(Some((owner, id))) => {
                     let outcome = self.pass_on(&policy, &owner, &id, request, asked).await;
-                    return (outcome, self.shared.tree.get(&id).ok());
+                    let live = self.shared.tree.get(&id).ok();
+                    return Served { outcome, session: Some(id), live };
                 }
                 Ok(None) => {}
-                Err(outcome) => return (outcome, None),
+                Err(outcome) => return outcome.into(),
             }
         }
         let target = match self.target(&policy, team, request).await {
             Ok(target) => target,
-            Err(outcome) => return (outcome, None),
+            Err(outcome) => return outcome.into(),
         };
         let id = match &target {
-            Target::Live(handle) => &handle.id,
-            Target::Stored { id, .. } => id,
+            Target::Live(handle) => handle.id.clone(),
+            Target::Stored { id, .. } => id.clone(),
         };
-        let noted = noted(id, request, asked);
+        let noted = noted(&id, request, asked);
         let now = epoch_millis(self.shared.clock.now());
         let mut asleep = "the session is not live in this process".to_owned();
         let (keys, live) = match target {
@@ -240,7 +262,7 @@ impl Engine {
                 ..Outcome::rejected("the request_id was used for something else")
             },
             Lookup::New | Lookup::Full => match (untimely(&policy, &keys, request.sent_at, now), &live) {
-                (Some(why), _) => Outcome::rejected(why),
+                (Some(why), _) => Outcome::denied(why),
                 (None, None) => Outcome::no(ControlResult::NotLive, asleep),
                 (None, Some(handle)) if handle.parent.is_some() && handle.working_for().is_none() => {
                     Outcome::no(ControlResult::NotLive, "the subagent's work is over")
@@ -256,7 +278,7 @@ impl Engine {
                 }
             },
         };
-        (outcome, live)
+        Served { outcome, session: Some(id), live }
     }
 
     /// The session that a request means.
@@ -268,7 +290,7 @@ impl Engine {
     ) -> Result<Target, Outcome> {
         let not_found = || Outcome::no(ControlResult::NotFound, "there is no such session in the team");
         let is_of_team = |cwd: &str| policy.team_of(Path::new(cwd)).is_some_and(|of| of.name == team.name);
-        let above = request.session_id.strip_prefix(OWN_PREFIX).unwrap_or(&request.session_id);
+        let above = above_of(request);
         let agent = agent_of(request);
         let live = self.live_in(policy, team);
         let by_id = live.iter().find(|handle| handle.id.as_str() == agent);
@@ -286,7 +308,7 @@ impl Engine {
             }
         };
         if let Some(handle) = found {
-            let below = above.is_empty() || self.is_below(&handle, above);
+            let below = above.is_none_or(|above| self.is_below(&handle, above));
             // Looked up, so that it stays while the request is served.
             let held = self.shared.tree.get(&handle.id).is_ok();
             return if below && held { Ok(Target::Live(handle)) } else { Err(not_found()) };
@@ -308,7 +330,8 @@ impl Engine {
         let Ok(read) = tokio::time::timeout(patience, read).await else { return Err(busy()) };
         let Ok(Ok((id, header, keys, holder))) = read else { return Err(not_found()) };
         let parent = header.parent.as_ref().map(|parent| parent.session.as_str());
-        if !is_of_team(&header.cwd) || !(above.is_empty() || above == id.as_str() || parent == Some(above)) {
+        let below = above.is_none_or(|above| above == id.as_str() || parent == Some(above));
+        if !is_of_team(&header.cwd) || !below {
             return Err(not_found());
         }
         Ok(Target::Stored { id, keys: Box::new(keys), holder })
@@ -509,6 +532,14 @@ fn allowed<'p>(
 /// The id or the name of the session that a request means.
 fn agent_of(request: &ControlRequest) -> &str {
     request.agent_id.strip_prefix(OWN_PREFIX).unwrap_or(&request.agent_id)
+}
+
+/// The session of this program that a request names beside its agent. `None` if it names none, or a session of another
+/// program: a lead that is no session here, as in the document's examples, says nothing of which worker is meant.
+fn above_of(request: &ControlRequest) -> Option<&str> {
+    let named = request.session_id.as_str();
+    let own = named.strip_prefix(OWN_PREFIX);
+    own.or_else(|| named.starts_with(SessionId::PREFIX).then_some(named))
 }
 
 /// Why the time of a request is wrong.

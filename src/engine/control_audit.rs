@@ -88,6 +88,7 @@ impl ControlAudit {
         asked.put_some("retry-count", request.retry_count);
         asked.put_some("text", text.map(str::to_owned));
         let mut acked = keys("control/ack", request, ack);
+        acked.put("session-id", ack.session_id.clone());
         acked.put_some("detail", ack.detail.clone());
         let queue = self.queue.get_or_init(|| self.start());
         if tokio::time::timeout(patience, write(queue, vec![asked, acked])).await.is_err() {

@@ -52,7 +52,7 @@ impl Opener {
     /// An empty session. Its first entry creates its file.
     pub(super) fn create(&self, parent: Option<Parent>, cwd: Arc<str>) -> Handle {
         let header = Header {
-            session: SessionId::from(self.shared.clock.id("s-")),
+            session: SessionId::from(self.shared.clock.id(SessionId::PREFIX)),
             created_at: rfc3339(self.shared.clock.now()),
             cwd,
             parent,
@@ -138,7 +138,7 @@ impl Opener {
     /// The header of a new session.
     fn header(&self, cwd: Arc<str>, parent: Option<Parent>, request: Option<Box<KeyedRequest>>) -> Header {
         Header {
-            session: SessionId::from(self.shared.clock.id("s-")),
+            session: SessionId::from(self.shared.clock.id(SessionId::PREFIX)),
             created_at: rfc3339(self.shared.clock.now()),
             cwd,
             parent,

@@ -419,7 +419,7 @@ impl Run {
     ) -> (&'s Arc<Stage>, Result<StageEnd, Stopped>) {
         let facts = self.session.snapshot().facts.clone();
         let child = Child {
-            id: SessionId::from(self.shared.clock.id("s-")),
+            id: SessionId::from(self.shared.clock.id(SessionId::PREFIX)),
             name: format!("{}: {}", self.workflow.name, stage.id),
             envelope: stage.tools.clone(),
             model: (facts.model_provider.clone(), facts.model_id.clone()),

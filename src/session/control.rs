@@ -73,7 +73,7 @@ pub struct ControlRequest {
     pub request_id: String,
     /// The team of the sender and of the target.
     pub team: String,
-    /// The target, or a session above it; empty if the agent alone names it.
+    /// The target, a session above it, or the sender's own session in another program; empty if the agent alone names it.
     pub session_id: String,
     /// The target: a session's id or name.
     pub agent_id: String,
@@ -205,7 +205,7 @@ pub struct ControlAck {
     pub request_id: String,
     /// See `request_id`.
     pub team: String,
-    /// See `request_id`.
+    /// See `request_id`; the session that was reached, if the request names none.
     pub session_id: String,
     /// See `request_id`.
     pub agent_id: String,

@@ -192,10 +192,32 @@ fn config_values() {
         ("workflows.steps_at_most", limits::WORKFLOW_STEPS.to_string()),
         ("workflows.attempts_at_most", limits::STAGE_ATTEMPTS.to_string()),
         ("workflows.turns_at_most", limits::STAGE_TURNS.to_string()),
+        ("acp.max_line_bytes", limits::ACP_LINE_BYTES.to_string()),
+        ("acp.max_sessions", limits::ACP_SESSIONS.to_string()),
+        ("acp.listed_sessions", limits::ACP_LISTED.to_string()),
+        ("acp.prompt_parts", limits::ACP_PARTS.to_string()),
+        ("acp.session_roots", limits::SESSION_ROOTS.to_string()),
+        ("control.max_age_ms", limits::CONTROL_AGE_MS.to_string()),
+        ("control.max_skew_ms", limits::CONTROL_SKEW_MS.to_string()),
+        ("control.dedupe_window_ms", limits::IDEMPOTENCY_WINDOW_MS.to_string()),
+        (
+            "subscriptions.tool_updates_per_second",
+            (1_000 / limits::TOOL_UPDATE_PAUSE.as_millis()).to_string(),
+        ),
+        ("subscriptions.tool_update_bytes", limits::TOOL_EXCERPT_BYTES.to_string()),
+        ("ui-protocol.max_line_bytes", limits::UI_LINE_BYTES.to_string()),
+        ("ui-protocol.history_runs", limits::UI_HISTORY_RUNS.to_string()),
+        ("ui-protocol.history_events", limits::UI_HISTORY_EVENTS.to_string()),
+        ("ui-protocol.sessions", limits::UI_SESSIONS.to_string()),
+        // No limit sets this: it is the length of a text, which a test of the prompt's own file holds.
+        ("turns.short_system_prompt_tokens", "350".to_owned()),
     ];
-    for (name, value) in code {
-        assert_eq!(config[name], value, "{name}");
-    }
+    let code: BTreeMap<String, String> =
+        code.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    // The texts of choices and answers are compared with the runner's tables.
+    let of_tables = ["frontend-action-rpc.", "prompt-slash-commands."];
+    let stated = config.into_iter().filter(|(name, _)| !of_tables.iter().any(|file| name.starts_with(file)));
+    same("parameter", &stated.collect(), &code);
 }
 
 /// What the runner carries in its own tables.

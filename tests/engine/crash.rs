@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use edn_bridge::interaction::audit;
 use edn_bridge::message::{Block, Role};
 use edn_bridge::store::{Durability, EntryBody, Store};
 use store_support::Dice;
@@ -168,6 +169,8 @@ struct Keyed {
     open: BTreeMap<String, (&'static str, String)>,
     /// Answers that said that the text was there already.
     duplicates: usize,
+    /// The request ids that control has acknowledged, which are the texts.
+    acknowledged: BTreeSet<String>,
 }
 
 impl Keyed {
@@ -184,6 +187,9 @@ impl Keyed {
         let is_duplicate = flag(&["data", "duplicate"]).or_else(|| flag(&["data", "ack", "duplicate"]));
         match (is_taken, result) {
             (true, _) => {
+                if result.is_some() {
+                    self.acknowledged.insert(text.clone());
+                }
                 self.taken.insert(text.clone());
                 self.duplicates += usize::from(is_duplicate == Some(true));
             }
@@ -194,6 +200,26 @@ impl Keyed {
             }
         }
         self.open.remove(&text);
+    }
+
+    /// Each request that control has acknowledged is in the audit, with its acknowledgement.
+    fn check_audit(&self, state: &Path, kill: usize) {
+        let file = std::fs::read(audit::path(state)).unwrap_or_default();
+        // A kill may have cut off the last record.
+        let records =
+            file.split(|byte| *byte == b'\n').filter_map(|line| edn_bridge::edn::read_one(line).ok());
+        let mut recorded = BTreeMap::<String, BTreeSet<String>>::new();
+        for record in records {
+            recorded
+                .entry(text(&record, "kind").to_owned())
+                .or_default()
+                .insert(text(&record, "request-id").to_owned());
+        }
+        for kind in ["control/request", "control/ack"] {
+            let there = recorded.remove(kind).unwrap_or_default();
+            let lost: Vec<_> = self.acknowledged.difference(&there).collect();
+            assert!(lost.is_empty(), "after kill {kill} the audit lacks {kind} of {lost:?}");
+        }
     }
 
     /// Each text that was taken is there once, none that was refused, and none twice.
@@ -237,7 +263,7 @@ fn keyed_texts(durability: &str) {
     let mut dice = Dice(4711);
     let setup = Setup::new().script(SCRIPT).arg("--durability").arg(durability).team();
     let (mut session, mut keyed) = (None::<String>, Keyed::default());
-    let (mut number, mut taken, mut refused, mut duplicates) = (0, 0, 0, 0);
+    let (mut number, mut taken, mut refused, mut duplicates, mut recorded) = (0, 0, 0, 0, 0);
     for kill in 0..kills {
         if kill % 20 == 0 {
             // A session holds a bounded number of keys.
@@ -294,6 +320,7 @@ fn keyed_texts(durability: &str) {
                 keyed.note(&frame.into_owned(), &mut sent);
             }
         }
+        keyed.check_audit(&setup.state(), kill);
         let store = Store::new(&setup.state(), Durability::Full).unwrap();
         match store.look_up(&id.as_str().into()).unwrap() {
             Some(path) => keyed.check(&store, &path, kill),
@@ -303,12 +330,14 @@ fn keyed_texts(durability: &str) {
             taken += keyed.taken.len();
             refused += keyed.refused.len();
             duplicates += keyed.duplicates;
+            recorded += keyed.acknowledged.len();
         }
     }
     println!(
         "durability {durability}: kills {kills}, texts {number}, taken {taken}, refused {refused}, told twice to a \
-         repetition {duplicates}, lost 0, doubled 0"
+         repetition {duplicates}, acknowledged by control and in the audit {recorded}, lost 0, doubled 0"
     );
+    assert!(recorded > kills / 3, "{recorded} acknowledged by control: the load was no load");
     assert!(taken > kills, "{taken} taken: the load was no load");
 }
 

@@ -39,7 +39,7 @@ impl Batch<'_> {
         let depth = turn.session.depth().saturating_add(1);
         let asked = self.asked_before(call, QuestionKind::ApproveSubagentEnvelope);
         let id = asked.and_then(|asked| asked.question.subagent_id.clone());
-        let id = id.unwrap_or_else(|| SessionId::from(turn.shared.clock.id("s-")));
+        let id = id.unwrap_or_else(|| SessionId::from(turn.shared.clock.id(SessionId::PREFIX)));
         {
             let Some(_asking) = self.may_ask_now(place).await else { return self.not_run() };
             if let Err(refused) = self.guarded(call, Vote::ToCome).await {
