@@ -106,7 +106,7 @@ pub(super) fn mistakes(layers: &Layers) -> Vec<Mistake> {
     let hooks = layers.hooks.iter().map(|hook| Source {
         value: &hook.value,
         root: hook.root.as_deref(),
-        sealed: &hook.sealed,
+        seal: hook.seal.clone(),
     });
     found.extend(Hooks::read(hooks).err().map(|problem| mistake(true, format!(":hooks: {problem}"))));
     let servers = layers.mcp.iter().map(|servers| {
