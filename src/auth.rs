@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::clock::Clock;
 use crate::environment::{Environment, Variables};
+use crate::files::Seal;
 use crate::http::Http;
 use crate::limits::{OBTAINED_KEYS, TOKEN_EARLY};
 use crate::secret::Secret;
@@ -38,6 +39,8 @@ pub struct KeySource {
     pub login: Option<Login>,
     /// Where the variables stand, and what the commands get.
     pub environment: Environment,
+    /// The files that the commands name, as they must be when these run.
+    pub seal: Seal,
 }
 
 impl KeySource {
@@ -46,6 +49,14 @@ impl KeySource {
         self.environment = environment.clone();
         if let Some(login) = &mut self.login {
             login.environment = environment.clone();
+        }
+    }
+
+    /// Runs the commands only while the files that they name are as they were.
+    pub fn sealed_by(&mut self, seal: &Seal) {
+        self.seal = seal.clone();
+        if let Some(login) = &mut self.login {
+            login.seal = seal.clone();
         }
     }
 }
@@ -250,10 +261,11 @@ impl Keys {
         {
             return Ok(key);
         }
-        let key = match &self.0.source.command {
+        let source = &self.0.source;
+        let key = match &source.command {
             Some(command) => {
                 let setting = format!(":key-command of {}", self.0.name);
-                command::run(command, &setting, environment).await
+                command::run(command, &source.seal, &setting, environment).await
             }
             None => command::secret_store(&self.0.provider, &self.0.name, environment).await,
         }?;

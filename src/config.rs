@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::environment::Environment;
+use crate::files::Seal;
 use crate::http::host::HostPattern;
 use crate::message::Mode;
 use crate::value::Value;
@@ -110,6 +111,8 @@ pub struct Settings {
     pub models: Vec<Value<'static>>,
     /// Configured servers of models, and changes to built-in ones, by name.
     pub providers: Vec<(String, Value<'static>)>,
+    /// The files that their commands for keys name, as they must be when these run; the last one of a name counts.
+    pub provider_seals: Vec<(String, Seal)>,
     /// The sources of values, for a person: an option, a variable, a file. Other values are defaults.
     pub origins: Vec<(&'static str, String)>,
 }
@@ -163,6 +166,7 @@ impl Settings {
         self.realm.clone_from(&layers.realm);
         self.models.clone_from(&layers.models);
         self.providers.clone_from(&layers.providers);
+        self.provider_seals.clone_from(&layers.provider_seals);
         self
     }
 

@@ -7,23 +7,22 @@
 mod below;
 mod lock;
 mod replace;
+mod seal;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::limits::TRUSTED_FILE_BYTES;
-use crate::sha256;
-
 pub use below::{BelowError, Expected, read_below};
 pub use lock::{FileLock, lock};
 pub use replace::{FilePlace, FileRead, FileStamp, ReplaceError, Rights};
+pub use seal::{BrokenSeal, Seal, whole};
 
 /// The start of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,16 +74,6 @@ pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
         return Err(not_regular());
     }
     Ok((file, found))
-}
-
-/// The first of some files whose content has another digest than the one beside it, or that cannot be read. Links are
-/// followed: what runs follows them too.
-pub fn first_changed(sealed: &[(PathBuf, String)]) -> Option<&Path> {
-    let holds = |path: &Path, digest: &str| {
-        let bytes = path.canonicalize().and_then(|real| read(&real, TRUSTED_FILE_BYTES));
-        bytes.is_ok_and(|bytes| sha256::hex(&bytes) == digest)
-    };
-    sealed.iter().find(|(path, digest)| !holds(path, digest)).map(|(path, _)| path.as_path())
 }
 
 /// Opens a folder, as [`open`] does. Its entries can be named relative to the descriptor.

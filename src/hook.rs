@@ -5,10 +5,11 @@
 //! turns: the engine runs hooks and applies their outcomes.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::files::Seal;
 use crate::limits::{HOOK_MAX_MS, HOOK_MS, HOOKS};
 use crate::value::Value;
 
@@ -56,10 +57,8 @@ pub struct Hook {
     pub kind: HookKind,
     /// The program and its arguments. A program of a project is named by its whole path.
     pub command: Vec<String>,
-    /// The files that its command names, with the digests that they must have when it runs.
-    pub sealed: Vec<(PathBuf, String)>,
-    /// Whether it is of a project, whose files were trusted.
-    pub is_projects: bool,
+    /// The files that its command names, as they must be when it runs.
+    pub seal: Seal,
     /// Its time-out.
     pub timeout: Duration,
     /// At `tool-call`: the tools for whose calls it runs; `None` for all.
@@ -67,20 +66,20 @@ pub struct Hook {
 }
 
 /// A hook as a configuration writes it, and whose it is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Source<'s> {
     /// What is written.
     pub value: &'s Value<'s>,
     /// The folder of the project that it belongs to; `None` for one of the user's.
     pub root: Option<&'s Path>,
-    /// Files that its command names, with the digests that they must have when it runs.
-    pub sealed: &'s [(PathBuf, String)],
+    /// Files that its command names, as they must be when it runs.
+    pub seal: Seal,
 }
 
 impl<'s> Source<'s> {
     /// One of the user's.
     pub fn users(value: &'s Value<'s>) -> Self {
-        Self { value, root: None, sealed: &[] }
+        Self { value, root: None, seal: Seal::default() }
     }
 }
 
@@ -211,8 +210,7 @@ impl Hook {
             point,
             kind,
             command,
-            sealed: source.sealed.to_vec(),
-            is_projects: source.root.is_some(),
+            seal: source.seal,
             timeout: Duration::from_millis(timeout),
             tools,
         })

@@ -26,7 +26,6 @@ use super::v1::{self, ParsedUpdate};
 use crate::acp::Stop;
 use crate::environment::Environment;
 use crate::facts::agent::AgentOption;
-use crate::files;
 use crate::jsonrpc::{self, RpcError, RpcMessage, id_in_head};
 use crate::limits::{
     AGENT_EARLY_NEWS, AGENT_HELLO_WAIT, AGENT_LINE_BYTES, AGENT_LINES, AGENT_NOISE_LINES,
@@ -226,14 +225,8 @@ impl AgentConnection {
         tasks: &TaskTracker,
     ) -> Result<Arc<Self>, AgentFault> {
         let failed = AgentFault::NotStarted;
-        let sealed = setup.sealed.clone();
-        // At each start: a file may change at any time after it was trusted.
-        let looked = tokio::task::spawn_blocking(move || {
-            files::first_changed(&sealed).map(|path| path.display().to_string())
-        });
-        if let Some(path) = looked.await.map_err(|error| failed(error.to_string()))? {
-            return Err(failed(format!("{path} has changed since the project was trusted (/trust)")));
-        }
+        // At each start: a file may change at any time after it was looked at.
+        setup.seal.verify().await.map_err(|broken| failed(broken.to_string()))?;
         let mut variables = Vec::new();
         for (name, variable) in &setup.environment {
             let value =

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::edn;
 use crate::environment::Environment;
+use crate::files::Seal;
 use crate::limits::AGENTS;
 use crate::peer::{
     self, Read, Source, Unfit, Variable, at_home, command_line, is_name, of_text, short_line, source_of,
@@ -36,8 +37,8 @@ pub struct AgentSetup {
     pub reads: bool,
     /// The names of the MCP servers that it is given; `None` for all that it may have.
     pub servers: Option<Vec<String>>,
-    /// The files that were trusted with it, each with its digest.
-    pub sealed: Vec<(PathBuf, String)>,
+    /// The files that its command names, as they must be when it starts. Whoever reads the configuration fills it in.
+    pub seal: Seal,
 }
 
 /// Why what is written of an agent cannot be used, as a sentence.
@@ -164,7 +165,7 @@ impl AgentSetup {
             sandbox,
             reads: read.truth("read-files")?.unwrap_or(false),
             servers: read.texts("servers")?,
-            sealed: Vec::new(),
+            seal: Seal::default(),
         })
     }
 
@@ -182,7 +183,7 @@ impl AgentSetup {
             && self.sandbox == other.sandbox
             && self.writable == other.writable
             && self.reads == other.reads
-            && self.sealed == other.sealed
+            && self.seal == other.seal
     }
 
     /// What it gets beside its command line: what it is (`variable A`), and its value or where that comes from.

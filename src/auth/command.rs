@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::environment::Environment;
+use crate::files::{BrokenSeal, Seal};
 use crate::limits::{KEY_BYTES, KEY_COMMAND_SECONDS};
 use crate::runner::{self, Program};
 use crate::secret::Secret;
@@ -29,6 +30,8 @@ pub enum KeyError {
 /// Why a program printed no key. Completes a sentence whose subject is the program.
 #[derive(Debug, thiserror::Error)]
 enum CommandError {
+    #[error("is not run: {0}")]
+    Sealed(#[from] BrokenSeal),
     #[error("cannot be run: {0}")]
     Start(io::Error),
     #[error("cannot be read: {0}")]
@@ -45,11 +48,17 @@ enum CommandError {
     Nothing,
 }
 
-/// Runs the command of a setting, such as `:key-command of Work`, and takes its first line.
+/// Runs the command of a setting, such as `:key-command of Work`, and takes its first line. It runs as the user, so that
+/// its files must be as they were.
 ///
 /// # Errors
 /// [`KeyError::Missing`], with the cause.
-pub async fn run(command: &[String], setting: &str, environment: &Environment) -> Result<Secret, KeyError> {
+pub async fn run(
+    command: &[String],
+    seal: &Seal,
+    setting: &str,
+    environment: &Environment,
+) -> Result<Secret, KeyError> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(KeyError::Missing(format!("The {setting} is empty.")));
     };
@@ -60,7 +69,11 @@ pub async fn run(command: &[String], setting: &str, environment: &Environment) -
              may be anybody's."
         )));
     }
-    output(program, arguments, environment).await.map_err(|why| KeyError::Missing(format!("{what} {why}.")))
+    let printed = async {
+        seal.verify().await?;
+        output(program, arguments, environment).await
+    };
+    printed.await.map_err(|why: CommandError| KeyError::Missing(format!("{what} {why}.")))
 }
 
 /// Asks the system's secret store for this program's key of a provider.
@@ -126,10 +139,27 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    async fn key_command_whose_file_has_changed_is_not_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("key.sh");
+        std::fs::write(&script, "echo sk-1").unwrap();
+        let command = ["sh".to_owned(), script.to_str().unwrap().to_owned()];
+        let seal = Seal::now([script.clone()]);
+        let run = async || {
+            let key = run(&command, &seal, ":key-command of Work", &Environment::default()).await;
+            key.map(|key| key.expose().to_owned()).map_err(|error| error.to_string())
+        };
+        assert_eq!(run().await, Ok("sk-1".to_owned()));
+        std::fs::write(&script, "touch ran; echo sk-2").unwrap();
+        let told = run().await.unwrap_err();
+        assert!(told.contains("(sh) is not run: ") && told.contains("key.sh has changed since"), "{told}");
+    }
+
+    #[tokio::test]
     async fn the_first_line_is_the_key_and_nothing_of_it_is_shown() {
         let run = async |script: &str| {
             let command: Vec<String> = ["sh", "-c", script].map(str::to_owned).into();
-            run(&command, ":key-command of Work", &Environment::default())
+            run(&command, &Seal::default(), ":key-command of Work", &Environment::default())
                 .await
                 .map(|key| key.expose().to_owned())
                 .map_err(|error| error.to_string())
@@ -140,12 +170,20 @@ mod tests {
         assert!(run("true").await.unwrap_err().contains("printed nothing"));
         assert!(run("cat").await.unwrap_err().contains("printed nothing"), "standard input is empty");
         let missing =
-            super::run(&["no-such-program-here".to_owned()], "x", &Environment::default()).await.unwrap_err();
+            super::run(&["no-such-program-here".to_owned()], &Seal::default(), "x", &Environment::default())
+                .await
+                .unwrap_err();
         assert!(missing.to_string().contains("cannot be run"), "{missing}");
-        let relative = super::run(&["./key".to_owned()], "x", &Environment::default()).await.unwrap_err();
+        let relative = super::run(&["./key".to_owned()], &Seal::default(), "x", &Environment::default())
+            .await
+            .unwrap_err();
         assert!(relative.to_string().contains("must be an absolute path"), "{relative}");
         assert!(
-            super::run(&[], "x", &Environment::default()).await.unwrap_err().to_string().contains("empty")
+            super::run(&[], &Seal::default(), "x", &Environment::default())
+                .await
+                .unwrap_err()
+                .to_string()
+                .contains("empty")
         );
     }
 }

@@ -19,6 +19,7 @@ use super::command;
 use super::credentials::Tokens;
 use crate::clock::Clock;
 use crate::environment::Environment;
+use crate::files::Seal;
 use crate::http::{self, Http, HttpError, Url};
 use crate::limits::{HTTP_ERROR_BYTES, LOGIN_PATIENCE, TOKEN_PATIENCE};
 use crate::secret::Secret;
@@ -31,6 +32,8 @@ pub struct Login {
     client_secret_command: Option<Vec<String>>,
     /// What the command gets.
     pub(super) environment: Environment,
+    /// The files that the command names.
+    pub(super) seal: Seal,
     authorize: Option<Url>,
     token: Url,
     device: Option<Url>,
@@ -142,6 +145,7 @@ impl Login {
             client_id,
             client_secret_command: (!command.is_empty()).then_some(command),
             environment: Environment::default(),
+            seal: Seal::default(),
             authorize,
             token: url("token-url")?.ok_or(LoginShapeError::Missing("a :token-url"))?,
             device,
@@ -289,7 +293,8 @@ impl Login {
     > {
         let mut client = BasicClient::new(ClientId::new(self.client_id.clone()));
         if let Some(command) = &self.client_secret_command {
-            let secret = command::run(command, "the login's client secret", &self.environment).await;
+            let secret =
+                command::run(command, &self.seal, "the login's client secret", &self.environment).await;
             let secret = secret.map_err(|error| OauthError::Refused(error.to_string()))?;
             client = client.set_client_secret(ClientSecret::new(secret.expose().to_owned()));
         }

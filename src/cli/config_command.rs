@@ -114,7 +114,7 @@ pub(super) fn hooks_of(layers: &Layers) -> Result<Hooks, HookError> {
     Hooks::read(layers.hooks.iter().map(|hook| Source {
         value: &hook.value,
         root: hook.root.as_deref(),
-        sealed: &hook.sealed,
+        seal: hook.seal.clone(),
     }))
 }
 

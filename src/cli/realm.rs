@@ -9,6 +9,8 @@ use clap::Subcommand;
 use edn_bridge::config::EngineAddress;
 use edn_bridge::config::{RealmPolicy, Settings};
 use edn_bridge::federation::Federation;
+#[cfg(feature = "realm")]
+use edn_bridge::files::Seal;
 use edn_bridge::realm::RealmCheck;
 #[cfg(feature = "realm")]
 use edn_bridge::{
@@ -173,8 +175,12 @@ fn address(policy: &RealmPolicy, settings: &Settings) -> Result<Secret, Failure>
     match &policy.engine {
         EngineAddress::Url(url) => Ok(url.clone()),
         EngineAddress::Command(command) => {
-            let printed =
-                wait_for(auth::printed_by(command, ":engine-command of the realm", &settings.environment))?;
+            let printed = wait_for(auth::printed_by(
+                command,
+                &Seal::default(),
+                ":engine-command of the realm",
+                &settings.environment,
+            ))?;
             printed.map_err(|error| Failure::Failed(error.to_string()))
         }
     }

@@ -1,5 +1,5 @@
-//! The files in a project's folder that the command of a hook, an MCP server or an external agent names: by its words and
-//! variables, as modules, unnamed as those that its program runs, in folders that it loads code from, and by the globs at
+//! The files in a project's folder that the commands of a hook, an MCP server, an external agent or a provider name: by
+//! their words and variables, as modules, unnamed as those that its program runs, in folders that it loads code from, and by the globs at
 //! `:watch`.
 //!
 //! Knows commands as the configuration has them, and the folder; does not know who trusts what.
@@ -198,10 +198,17 @@ const MODULES: &[&str] = &[
     "/package.json",
 ];
 
-/// The words of a command: as they stand, and their parts.
+/// The commands of a hook, a server, an agent or a provider: what it runs, and what prints its key.
+fn commands<'h>(hook: &'h Value<'_>) -> impl Iterator<Item = impl Iterator<Item = &'h str>> {
+    let keys = ["command", "key-command", "client-secret-command"].map(|key| hook.get(key));
+    let of_login = hook.get("login").and_then(|login| login.get("client-secret-command"));
+    let all = keys.into_iter().chain([of_login]).flatten().filter_map(Value::as_slice);
+    all.map(|command| command.iter().filter_map(Value::as_str))
+}
+
+/// The words of its commands: as they stand, and their parts.
 fn words(hook: &Value<'_>) -> Vec<String> {
-    let command = hook.get("command").and_then(Value::as_slice).unwrap_or_default();
-    parts(command.iter().filter_map(Value::as_str))
+    parts(commands(hook).flatten())
 }
 
 /// The words of the texts of its variables, each with the variable's name.
@@ -359,8 +366,7 @@ fn files_unnamed(folders: &[PathBuf], words: &[String]) -> Vec<PathBuf> {
 /// The folders of the project that an option or a variable of a command names to load code from: `-Ilib`,
 /// `PYTHONPATH=lib:tools`.
 fn load_folders(root: &Path, hook: &Value<'_>) -> Vec<PathBuf> {
-    let command = hook.get("command").and_then(Value::as_slice).unwrap_or_default();
-    let mut words = command.iter().filter_map(Value::as_str).flat_map(str::split_whitespace).peekable();
+    let mut words = commands(hook).flatten().flat_map(str::split_whitespace).peekable();
     let mut values = Vec::new();
     while let Some(word) = words.next() {
         for option in LOAD_OPTIONS {
@@ -465,7 +471,7 @@ fn matching<'g>(root: &Path, globs: impl Iterator<Item = &'g str>) -> Vec<PathBu
     found
 }
 
-/// The hooks, servers and agents of a project's configuration, each with its kind and name.
+/// The hooks, servers, agents and providers of a project's configuration, each with its kind and name.
 fn all<'v>(configuration: &'v Value<'v>) -> impl Iterator<Item = (String, &'v Value<'v>)> {
     let hooks = configuration.get("hooks").and_then(Value::as_slice).unwrap_or_default().iter();
     let name =
@@ -476,10 +482,10 @@ fn all<'v>(configuration: &'v Value<'v>) -> impl Iterator<Item = (String, &'v Va
         let all = configuration.get(key).and_then(Value::as_map).into_iter().flat_map(Map::iter);
         all.map(move |(key, value)| (format!("the {kind} {}", name(key)), value))
     };
-    hooks.chain(of("mcp", "MCP server")).chain(of("agents", "agent"))
+    hooks.chain(of("mcp", "MCP server")).chain(of("agents", "agent")).chain(of("providers", "provider"))
 }
 
-/// The files of a project that the hooks and servers of its configuration name.
+/// The files of a project that the commands of its configuration name.
 pub fn named(root: &Path, configuration: &[u8]) -> Vec<PathBuf> {
     let Ok(value) = edn::read_one(configuration) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = all(&value).flat_map(|(_, hook)| candidates(root, hook)).collect();
@@ -501,7 +507,7 @@ pub fn programs_below(root: &Path, command: &Value<'_>) -> Vec<PathBuf> {
     candidates(root, command).into_iter().chain(named).collect()
 }
 
-/// The hooks and servers of a project's configuration whose code trust does not watch: their program is a shell or an
+/// The hooks, servers and providers of a project's configuration whose code trust does not watch: their program is a shell or an
 /// interpreter, also behind a wrapper, and no word of the command is a file of the project that may be code, or one is a
 /// pattern for code; or they load code from a folder with more than trust covers. Each as a sentence.
 pub fn unwatched(root: &Path, configuration: &Value<'_>) -> Vec<String> {
@@ -534,10 +540,10 @@ pub fn unwatched(root: &Path, configuration: &Value<'_>) -> Vec<String> {
 
 /// Whether a command runs a shell or an interpreter. A wrapper (`timeout 9 python3`) may run each of its later words.
 fn runs_others(hook: &Value<'_>) -> bool {
-    let command = hook.get("command").and_then(Value::as_slice).unwrap_or_default();
-    let mut words = command.iter().filter_map(Value::as_str);
-    let Some(program) = words.next() else { return false };
-    is_interpreter(program) || WRAPPERS.contains(&base(program).as_str()) && words.any(is_interpreter)
+    commands(hook).any(|mut words| {
+        let Some(program) = words.next() else { return false };
+        is_interpreter(program) || WRAPPERS.contains(&base(program).as_str()) && words.any(is_interpreter)
+    })
 }
 
 /// Whether a program is a shell or an interpreter, also with a version at its end (`python3.12`).

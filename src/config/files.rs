@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::edit;
 use super::error::ConfigError;
-use super::layers::Layers;
+use super::layers::{Layers, Taken};
 use super::source_position::{self, FileText};
 use super::trust::{self, Sealed, Trust, users_code};
 use crate::limits::CONFIG_BYTES;
@@ -80,11 +80,11 @@ impl Files {
                 Err(error) => wrong.push(error),
             }
         }
-        if let Some(root) = self.root() {
-            for hook in &mut layers.hooks {
-                hook.sealed = users_code(&root, &hook.value);
-            }
-        }
+        // Where commands of a session may write.
+        let mut folders: Vec<PathBuf> =
+            self.root().into_iter().chain(layers.writable.iter().cloned()).collect();
+        folders.dedup();
+        layers.seal(Taken::default(), None, |command| users_code(&folders, command));
         let chosen = self.chosen().unwrap_or_else(|error| {
             wrong.push(error);
             Map::new()
@@ -102,8 +102,7 @@ impl Files {
                 // Where the rules and guards that were trusted still hold, they go on doing so.
                 layers.broken.extend(layers.distrust.clone());
             }
-            let (trusted, before) = (trust.is_given(), layers.hooks.len());
-            let (servers, agents) = (layers.mcp.len(), layers.agents.len());
+            let (trusted, before) = (trust.is_given(), layers.taken());
             let text = bytes.as_deref().unwrap_or_default().to_vec();
             match parse(path, bytes) {
                 Ok(Some(map)) => layers.take_project(FileText { path, bytes: &text }, &map, trusted),
@@ -111,20 +110,7 @@ impl Files {
                 Err(error) => layers.pass_over(&error, trusted),
             }
             if let (Trust::Granted(sealed), Some(root)) = (trust, self.root()) {
-                for hook in layers.hooks.iter_mut().skip(before) {
-                    hook.sealed = sealed.named_by(&root, &hook.value);
-                    hook.root = Some(root.clone());
-                }
-                let programs = layers.mcp.iter_mut().skip(servers);
-                for servers in programs.chain(layers.agents.iter_mut().skip(agents)) {
-                    let all = servers.value.as_map().into_iter().flat_map(Map::iter);
-                    let named = all.filter_map(|(name, server)| {
-                        let name = name.as_str().or_else(|| name.as_keyword())?;
-                        Some((name.to_owned(), sealed.named_by(&root, server)))
-                    });
-                    servers.sealed = named.collect();
-                    servers.root = Some(root.clone());
-                }
+                layers.seal(before, Some(&root), |command| sealed.named_by(&root, command));
                 layers.sealed = Some(sealed);
             }
         }
@@ -435,6 +421,38 @@ mod tests {
         let narrow = project("{:mode :yolo}", "{:mode :read-only}");
         assert_eq!(narrow.files.read().unwrap().mode, Some(Mode::ReadOnly));
         drop(it.dir);
+    }
+
+    #[test]
+    fn own_programs_in_the_project_are_sealed_as_they_are_read() {
+        let it = project("{}", "{:mcp {\"s\" {:enabled false}}}");
+        let root = it.files.root().unwrap();
+        std::fs::write(root.join("own.py"), "1").unwrap();
+        let own = root.join("own.py");
+        let command = format!("[\"python3\" {:?}]", own.to_str().unwrap());
+        let user = format!(
+            "{{:hooks [{{:command {command}}}] :mcp {{\"s\" {{:command {command}}}}} :agents {{\"a\" {{:command {command}}}}}
+               :providers {{\"p\" {{:key-command {command}}} \"l\" {{:login {{:client-secret-command {command}}}}}}}}}"
+        );
+        std::fs::write(it.files.user.as_ref().unwrap(), user).unwrap();
+        it.files.set_trusted(true, None).unwrap();
+        let layers = it.files.read().unwrap();
+        let seals = layers.hooks.iter().map(|hook| &hook.seal);
+        let of_servers = layers.mcp.iter().chain(&layers.agents).flat_map(|all| &all.seals);
+        let of_servers = of_servers.chain(&layers.provider_seals).map(|(_, seal)| seal);
+        let seals: Vec<_> = seals.chain(of_servers).collect();
+        assert_eq!(seals.len(), 5, "{seals:?}");
+        assert!(seals.iter().all(|seal| seal.check().is_ok()));
+        std::fs::write(&own, "2").unwrap();
+        for seal in seals {
+            let broken = seal.check().unwrap_err().to_string();
+            assert!(
+                broken.ends_with(
+                    "own.py has changed since the configuration was read (/reload takes it as it is)"
+                ),
+                "{broken}"
+            );
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::realm::RealmPolicy;
 use super::source_position::FileText;
 use super::telemetry::TelemetryPolicy;
 use super::trust::Sealed;
+use crate::files::Seal;
 use crate::http::host::HostPattern;
 use crate::limits::{ORPHAN_GRACE_MAX_MS, RULES};
 use crate::message::{Mode, ThinkingLevel};
@@ -83,9 +84,9 @@ pub struct HookValue {
     pub value: Value<'static>,
     /// The project that it belongs to; `None` for one of the user's.
     pub root: Option<PathBuf>,
-    /// The files of the project that its command names, with the digests that they were trusted with; of a hook of the
-    /// user's the code among them, as it was when the configuration was read.
-    pub sealed: Vec<(PathBuf, String)>,
+    /// The files of the project that its command names, as they were trusted; of a hook of the user's the code among them,
+    /// as it was when the configuration was read.
+    pub seal: Seal,
 }
 
 /// The MCP servers of a file.
@@ -97,8 +98,8 @@ pub struct ServersValue {
     pub from: PathBuf,
     /// The project that they belong to; `None` for the user's.
     pub root: Option<PathBuf>,
-    /// The files of the project that the commands name, with the digests that they were trusted with, by server.
-    pub sealed: Vec<(String, Vec<(PathBuf, String)>)>,
+    /// The same as of a hook, by server.
+    pub seals: Vec<(String, Seal)>,
 }
 
 /// A rule for tools, as a file has it.
@@ -108,6 +109,15 @@ pub struct RuleValue {
     pub value: Value<'static>,
     /// Where it stands, for a person.
     pub place: String,
+}
+
+/// How much of what runs programs was taken.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Taken {
+    hooks: usize,
+    mcp: usize,
+    agents: usize,
+    providers: usize,
 }
 
 /// What the files say together.
@@ -157,6 +167,8 @@ pub struct Layers {
     pub models: Vec<Value<'static>>,
     /// Further servers of models, or changes to those that are known.
     pub providers: Vec<(String, Value<'static>)>,
+    /// The same as of a hook for the commands that print keys, by provider. A later one counts.
+    pub provider_seals: Vec<(String, Seal)>,
     /// Where each value came from, in the order in which they were taken.
     pub sources: Vec<Sourced>,
     /// The variables that the files name at any `{:variable …}`: their values are secrets of whom they are named for.
@@ -253,6 +265,41 @@ impl Layers {
         }
     }
 
+    /// How much was taken until now.
+    pub(super) fn taken(&self) -> Taken {
+        Taken {
+            hooks: self.hooks.len(),
+            mcp: self.mcp.len(),
+            agents: self.agents.len(),
+            providers: self.providers.len(),
+        }
+    }
+
+    /// Seals the files that commands name, of what was taken since then; `root` is the folder of the project that it
+    /// belongs to.
+    pub(super) fn seal(&mut self, since: Taken, root: Option<&Path>, seal: impl Fn(&Value<'_>) -> Seal) {
+        for hook in self.hooks.iter_mut().skip(since.hooks) {
+            hook.seal = seal(&hook.value);
+            hook.root = root.map(Path::to_owned);
+        }
+        let agents = self.agents.iter_mut().skip(since.agents);
+        for servers in self.mcp.iter_mut().skip(since.mcp).chain(agents) {
+            let all = servers.value.as_map().into_iter().flat_map(Map::iter);
+            // What only switches the server of an earlier file says nothing of its files.
+            let all = all.filter(|(_, server)| server.get("command").or_else(|| server.get("url")).is_some());
+            let sealed = all.filter_map(|(name, server)| {
+                let name = name.as_str().or_else(|| name.as_keyword())?;
+                Some((name.to_owned(), seal(server)))
+            });
+            servers.seals = sealed.collect();
+            servers.root = root.map(Path::to_owned);
+        }
+        let providers = self.providers.iter().skip(since.providers);
+        let with_command = providers
+            .filter(|(_, provider)| provider.get("key-command").or_else(|| provider.get("login")).is_some());
+        self.provider_seals.extend(with_command.map(|(name, provider)| (name.clone(), seal(provider))));
+    }
+
     pub(super) fn pass_over(&mut self, error: &ConfigError, trusted: bool) {
         self.passed_over.push(error.to_string());
         if trusted {
@@ -347,7 +394,7 @@ impl Layers {
             Setting::Models => self.models.extend(list(Some(value), "a vector of maps")?),
             Setting::Hooks => {
                 let hooks = list(Some(value), "a vector of maps")?.into_iter();
-                self.hooks.extend(hooks.map(|value| HookValue { value, root: None, sealed: Vec::new() }));
+                self.hooks.extend(hooks.map(|value| HookValue { value, root: None, seal: Seal::default() }));
             }
             Setting::Providers => {
                 let providers = value.as_map().ok_or_else(|| shape("a map of maps"))?;
@@ -370,7 +417,7 @@ impl Layers {
                 let names = Value::vector(servers.iter().map(|(name, _)| name.clone()));
                 let (value, from) = (value.clone(), path.to_owned());
                 let all = if setting == Setting::Mcp { &mut self.mcp } else { &mut self.agents };
-                all.push(ServersValue { value, from, root: None, sealed: Vec::new() });
+                all.push(ServersValue { value, from, root: None, seals: Vec::new() });
                 // Arguments, variables and headers may hold secrets.
                 self.sources.push(Sourced { key: name.to_owned(), value: names, from: path.to_owned() });
                 return Ok(());

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::command_files::{candidates, code_below, named};
-use crate::files;
+use crate::files::{self, Seal};
 use crate::limits::{TRUSTED_FILE_BYTES, TRUSTED_FILES};
 use crate::sha256;
 use crate::value::{Map, Value};
@@ -47,11 +47,8 @@ impl Sealed {
         let named = configuration.map(|bytes| named(root, bytes)).unwrap_or_default();
         for path in workflows.chain(named).take(TRUSTED_FILES.saturating_add(1)) {
             let Ok(inside) = path.strip_prefix(root) else { continue };
-            let read = path.canonicalize().and_then(|real| files::read(&real, TRUSTED_FILE_BYTES));
-            let whole = read
-                .ok()
-                .filter(|bytes| u64::try_from(bytes.len()).is_ok_and(|length| length < TRUSTED_FILE_BYTES));
-            let digest = whole.map_or_else(|| UNREADABLE.to_owned(), |bytes| sha256::hex(&bytes));
+            let digest =
+                files::whole(&path).map_or_else(|| UNREADABLE.to_owned(), |bytes| sha256::hex(&bytes));
             all.insert(inside.to_string_lossy().into_owned(), digest);
         }
         Self(all)
@@ -91,14 +88,14 @@ impl Sealed {
         self.0.get(&*inside.to_string_lossy()).is_some_and(|digest| *digest == sha256::hex(bytes))
     }
 
-    /// The files that the command of a hook or a server names, with their digests.
-    pub fn named_by(&self, root: &Path, hook: &Value<'_>) -> Vec<(PathBuf, String)> {
+    /// The files that the commands of a hook, a server, an agent or a provider name.
+    pub fn named_by(&self, root: &Path, hook: &Value<'_>) -> Seal {
         let sealed = candidates(root, hook).into_iter().filter_map(|path| {
             let inside = path.strip_prefix(root).ok()?;
             let digest = self.0.get(&*inside.to_string_lossy())?.clone();
             Some((path, digest))
         });
-        sealed.collect()
+        Seal::trusted(sealed.collect())
     }
 
     /// What is otherwise now: changed, new or gone.
@@ -131,15 +128,10 @@ impl Sealed {
     }
 }
 
-/// The code of a project's folder that a hook of the user's own configuration names, with its digests now. Nobody was shown
-/// it, and a file that cannot be read whole is left out: the hook is the user's, and runs as it did.
-pub fn users_code(root: &Path, hook: &Value<'_>) -> Vec<(PathBuf, String)> {
-    let sealed = code_below(root, hook).into_iter().filter_map(|path| {
-        let bytes = path.canonicalize().and_then(|real| files::read(&real, TRUSTED_FILE_BYTES)).ok()?;
-        let is_whole = u64::try_from(bytes.len()).is_ok_and(|length| length < TRUSTED_FILE_BYTES);
-        is_whole.then(|| (path, sha256::hex(bytes)))
-    });
-    sealed.collect()
+/// The code in folders that commands of a session may write to, as far as a hook, a server, an agent or a provider of the
+/// user's own configuration names it, as it is now.
+pub fn users_code(folders: &[PathBuf], hook: &Value<'_>) -> Seal {
+    Seal::now(folders.iter().flat_map(|folder| code_below(folder, hook)))
 }
 
 /// The folder of an entry of the list; earlier versions wrote the folder alone.
@@ -259,7 +251,7 @@ mod tests {
                 .get("mcp")
                 .and_then(|all| all.get("t"))
                 .or_else(|| value.get("hooks")?.as_slice()?.first());
-            assert_eq!(before.named_by(root, server.unwrap()).len(), 1, "{hooks:?}");
+            assert_eq!(before.named_by(root, server.unwrap()).paths().count(), 1, "{hooks:?}");
         };
         for (hooks, path) in [
             (r#"{:mcp {:t {:command ["python3" "s.py"] :cwd "tools"}}}"#, "tools/s.py"),

@@ -207,7 +207,10 @@ pub fn shown(attachments: &[Attachment]) -> String {
                 text.push_str(&delimiters::marked("server-resource", &attributes, &attachment.text));
                 text.push('\n');
             }
-            None => text.push_str(&format!("<file path=\"{name}\">\n{}</file>\n", attachment.text)),
+            None => {
+                let body = delimiters::body(&attachment.text);
+                text.push_str(&format!("<file path=\"{name}\">\n{body}</file>\n"));
+            }
         }
     }
     text

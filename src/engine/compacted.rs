@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::context::delimiters::marked;
 use crate::limits::{COMPACT_FILES, COMPACT_SHORTEST_BYTES, COMPACT_TRIES, COMPACT_USER_TOKENS};
 use crate::message::{EntryId, Message, Role};
 use crate::store::record::Compaction;
@@ -136,7 +137,7 @@ fn within(texts: &[String], budget: usize) -> String {
         match text {
             Some(text) => {
                 say_left_out(&mut out, &mut left_out);
-                out.push_str(&format!("<user-message>\n{text}\n</user-message>\n"));
+                out.push_str(&format!("{}\n", marked("user-message", &[], text.as_ref())));
             }
             None => left_out = left_out.saturating_add(1),
         }

@@ -11,6 +11,7 @@ use crate::auth::{Credentials, KeyPlace, Keys, Logins};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::environment::Variables;
+use crate::files::Seal;
 use crate::http::{self, Http};
 use crate::limits::LOCAL_SERVER_WAIT;
 use crate::provider::Provider;
@@ -35,6 +36,8 @@ pub struct Providers {
     added: Vec<Arc<dyn Provider>>,
     /// What the configuration said of the servers.
     configured: Vec<(String, Value<'static>)>,
+    /// How it found the files of their commands.
+    sealed: Vec<(String, Seal)>,
     /// What of that cannot be used, or tells secrets, for a person: the provider's name, and a sentence with its place.
     problems: Vec<(String, String)>,
     /// The environment variables that hold their keys.
@@ -70,7 +73,7 @@ impl Providers {
     #[must_use]
     pub(super) fn again(&self, settings: &Settings, clock: &Arc<dyn Clock>) -> Self {
         let mut again = self.clone();
-        if self.configured != settings.providers {
+        if self.configured != settings.providers || self.sealed != settings.provider_seals {
             again.serve(settings, clock);
         }
         again
@@ -79,7 +82,11 @@ impl Providers {
     /// Takes the servers that are known, and those of the configuration.
     fn serve(&mut self, settings: &Settings, clock: &Arc<dyn Clock>) {
         let (mut specs, problems) = spec::all(&settings.providers);
-        specs.iter_mut().for_each(|spec| spec.key.read_from(&settings.environment));
+        for spec in &mut specs {
+            spec.key.read_from(&settings.environment);
+            let seal = settings.provider_seals.iter().rev().find(|(name, _)| **name == *spec.id);
+            spec.key.sealed_by(seal.map_or(&Seal::default(), |(_, seal)| seal));
+        }
         let (credentials, http) = (Credentials::new(&settings.state_dir), &self.http);
         let sources = specs.iter().map(|spec| (spec.id.clone(), spec.name.clone(), spec.key.clone()));
         let logins = Logins::new(sources.collect(), credentials.clone(), http.clone(), clock.clone());
@@ -97,6 +104,7 @@ impl Providers {
         }
         self.credentials = Some(credentials);
         self.configured.clone_from(&settings.providers);
+        self.sealed.clone_from(&settings.provider_seals);
         let told = problems.into_iter().map(|problem| {
             let section = [Value::keyword("providers"), Value::from(problem.provider.clone())];
             let place = problem.key.iter().find_map(|key| {

@@ -19,7 +19,7 @@ use crate::engine::providers::Providers;
 use crate::engine::rules;
 use crate::environment::Environment;
 use crate::facts::SessionFacts;
-use crate::files;
+use crate::files::{self, Seal};
 use crate::hook::{self, HookError, Hooks};
 use crate::limits::{WORKFLOW_BYTES, WORKFLOWS};
 use crate::mcp;
@@ -59,8 +59,8 @@ pub struct ConfigRevision {
     pub hooks: Hooks,
     /// The MCP servers. What of them cannot be used is left out, and reported with the reading.
     pub mcp: mcp::Settings,
-    /// The files that the servers of a project name, with the digests that they were trusted with.
-    pub mcp_sealed: BTreeMap<String, Vec<(PathBuf, String)>>,
+    /// The files that their commands name, as they must be when these run.
+    pub mcp_seals: BTreeMap<String, Seal>,
     /// The files in the folder that the user's own configuration runs.
     pub programs: Vec<PathBuf>,
     /// The agents that answer turns.
@@ -98,9 +98,9 @@ fn sourced<'l>(layers: &'l [ServersValue]) -> impl Iterator<Item = (Source, &'l 
 pub fn agents_of(layers: &Layers) -> AgentSetups {
     let mut agents = AgentSetups::read(sourced(&layers.agents));
     for agent in &mut agents.agents {
-        let sealed = layers.agents.iter().rev().flat_map(|all| &all.sealed);
-        let sealed = sealed.into_iter().find(|(name, _)| **name == *agent.name);
-        agent.sealed = sealed.map(|(_, sealed)| sealed.clone()).unwrap_or_default();
+        let mut seals = layers.agents.iter().rev().flat_map(|all| &all.seals);
+        let seal = seals.find(|(name, _)| **name == *agent.name);
+        agent.seal = seal.map(|(_, seal)| seal.clone()).unwrap_or_default();
     }
     agents
 }
@@ -116,9 +116,8 @@ fn programs(settings: &Settings, layers: &Layers) -> Vec<PathBuf> {
     let hooks = layers.hooks.iter().filter(|hook| hook.root.is_none()).map(|hook| hook.value.clone());
     let servers = layers.mcp.iter().chain(&layers.agents).filter(|servers| servers.root.is_none());
     let servers = servers.flat_map(|servers| servers.value.as_map().into_iter().flat_map(Map::iter));
-    let keys = layers.providers.iter().filter_map(|(_, provider)| provider.get("key-command").cloned());
-    let keys = keys.map(|command| Map::new().with("command", command).into());
-    let commands = hooks.chain(servers.map(|(_, server)| server.clone())).chain(keys);
+    let providers = layers.providers.iter().map(|(_, provider)| provider.clone());
+    let commands = hooks.chain(servers.map(|(_, server)| server.clone())).chain(providers);
     commands.flat_map(|command: Value<'static>| programs_below(&settings.cwd, &command)).collect()
 }
 
@@ -200,7 +199,7 @@ impl ConfigRevision {
         let sources = layers.hooks.iter().map(|hook| hook::Source {
             value: &hook.value,
             root: hook.root.as_deref(),
-            sealed: &hook.sealed,
+            seal: hook.seal.clone(),
         });
         let hooks = Hooks::read(sources)?;
         let (models, wrong) = Models::new(&settings.models);
@@ -229,7 +228,7 @@ impl ConfigRevision {
             rules: rules::configured(layers),
             hooks,
             mcp: of_tools,
-            mcp_sealed: layers.mcp.iter().flat_map(|servers| servers.sealed.clone()).collect(),
+            mcp_seals: layers.mcp.iter().flat_map(|servers| servers.seals.clone()).collect(),
             agents,
             programs: programs(&settings, layers),
             workflows: workflows(&settings, layers),

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::context::delimiters;
 use crate::message::EntryId;
 
 /// The surroundings of a session, as a model knows them.
@@ -69,7 +70,7 @@ pub fn news(known: &Surroundings, now: &Surroundings) -> Option<String> {
     }
     if known.branch != now.branch {
         news.push(match &now.branch {
-            Some(branch) => format!("The git branch is {branch}."),
+            Some(branch) => format!("The git branch is {}.", delimiters::body(branch)),
             None => "No git branch is checked out.".to_owned(),
         });
     }

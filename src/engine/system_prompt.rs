@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::context::Project;
+use crate::context::delimiters::marked;
 use crate::context::instructions::Instructions;
 use crate::facts::SessionFacts;
 use crate::limits::{PROMPT_INSTRUCTIONS_BYTES, PROMPT_SKILLS_BYTES};
@@ -62,10 +63,8 @@ pub fn instructions(facts: &SessionFacts, all: &[Instructions]) -> Vec<PromptPar
         let cut = one.cut || end < one.text.len();
         let note = if cut { "\n[… cut here; the file goes on …]" } else { "" };
         let (source, scope) = (one.path.to_string_lossy().into_owned(), one.scope.as_str());
-        let text = format!(
-            "<instructions from=\"{scope}\" file=\"{source}\">\n{}{note}\n</instructions>",
-            kept.trim_end()
-        );
+        let attributes = [("from", scope), ("file", source.as_str())];
+        let text = marked("instructions", &attributes, &format!("{}{note}", kept.trim_end()));
         parts.push(PromptPart { kind: "instructions", source, text, cut });
     }
     parts.reverse();

@@ -99,7 +99,7 @@ impl Preview {
         let inside = |key: &str, list: &str| {
             map.get_keyword(key).and_then(|value| value.get(list)?.as_slice()).unwrap_or_default().iter()
         };
-        let sources = hooks.map(|value| Source { value, root: Some(root), sealed: &[] });
+        let sources = hooks.map(|value| Source { root: Some(root), ..Source::users(value) });
         match Hooks::read(sources) {
             Ok(hooks) => hooks.iter().for_each(|hook| self.hook(hook)),
             Err(error) => self.problems.push(format!("the hooks of .edn-bridge/config.edn: {error}")),

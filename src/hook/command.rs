@@ -3,7 +3,7 @@
 //! Bounded in time and output. The command ends with the call, with all that it has started (`runner`), and runs
 //! in an environment that holds a few known variables and no other: keys and tokens stay outside.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::Hook;
 use crate::edn;
 use crate::environment::Environment;
-use crate::files;
+use crate::files::BrokenSeal;
 use crate::limits::{HOOK_OUTPUT_BYTES, HOOK_STDERR_BYTES, PROCESS_GRACE};
 use crate::runner::sandbox::Sandbox;
 use crate::runner::{self, Program, RunningProgram};
@@ -62,13 +62,10 @@ pub enum HookFailure {
         /// Why.
         source: std::io::Error,
     },
-    /// A file of its command differs from the trusted one.
-    #[error("{} has changed since the project was trusted (/trust)", .0.display())]
-    Changed(PathBuf),
-    /// A file of the user's own hook, in a project's folder, differs from what it was when the configuration was read: a
-    /// command of a session may have changed it, and the hook runs outside the sandbox.
-    #[error("{} has changed since the configuration was read (/reload takes it as it is)", .0.display())]
-    ChangedOwn(PathBuf),
+    /// A file of its command is not as it was: a command of a session may have changed it, and the hook runs outside the
+    /// sandbox.
+    #[error(transparent)]
+    Changed(#[from] BrokenSeal),
     /// It took too long and was ended.
     #[error("it took longer than {} ms", .0.as_millis())]
     TimedOut(Duration),
@@ -163,17 +160,7 @@ async fn run_sealed(
     input: &Map<'static>,
     stop: &CancellationToken,
 ) -> Result<Vec<u8>, HookFailure> {
-    if !hook.sealed.is_empty() {
-        let sealed = hook.sealed.clone();
-        let changed =
-            tokio::task::spawn_blocking(move || files::first_changed(&sealed).map(Path::to_owned)).await;
-        if let Some(path) = changed.unwrap_or_default() {
-            return Err(match hook.is_projects {
-                true => HookFailure::Changed(path),
-                false => HookFailure::ChangedOwn(path),
-            });
-        }
-    }
+    hook.seal.verify().await?;
     execute(&hook.command, cwd, environment, None, hook.timeout, input, stop).await
 }
 
@@ -280,6 +267,7 @@ async fn start(
 mod tests {
     use super::super::{HookKind, Point, Stage};
     use super::*;
+    use crate::files::Seal;
 
     fn hook(script: &str, millis: u64) -> Hook {
         Hook {
@@ -288,8 +276,7 @@ mod tests {
             point: Point::Pre,
             kind: HookKind::Guard,
             command: ["bash", "-c", script].map(str::to_owned).to_vec(),
-            sealed: Vec::new(),
-            is_projects: false,
+            seal: Seal::default(),
             timeout: Duration::from_millis(millis),
             tools: None,
         }

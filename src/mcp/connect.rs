@@ -22,7 +22,6 @@ use super::protocol_cache;
 use super::secrets::Values;
 use super::server_context::ServerContext;
 use super::settings::{Server, ServerTransport};
-use crate::files;
 use crate::http::Url;
 use crate::http::header::{HeaderName, HeaderValue};
 use crate::limits::{HTTP_ERROR_BYTES, MCP_JSON_BYTES, MCP_LINE_BYTES, MCP_OPEN_REQUESTS, MCP_START_WAIT};
@@ -121,17 +120,8 @@ impl Attempt<'_> {
         noted: &Arc<Redactor>,
         stderr: &Arc<Stderr>,
     ) -> Result<Connection, Failure> {
-        // At each start: a file may change at any time after it was trusted.
-        if !self.server.sealed.is_empty() {
-            let server = self.server.clone();
-            let check = move || files::first_changed(&server.sealed).map(|path| path.display().to_string());
-            let changed = tokio::task::spawn_blocking(check).await;
-            let changed = changed.map_err(|error| Failure::Other(error.to_string()))?;
-            if let Some(path) = changed {
-                let why = format!("{path} has changed since the project was trusted (/trust)");
-                return Err(Failure::Other(why));
-            }
-        }
+        // At each start: a file may change at any time after it was looked at.
+        self.server.seal.verify().await.map_err(|broken| Failure::Other(broken.to_string()))?;
         let variables = &self.values.environment;
         let ServerTransport::Command(command) = &self.server.way else {
             return Err(Failure::Other("it has no command".to_owned()));

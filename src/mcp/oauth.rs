@@ -265,6 +265,7 @@ async fn secret(server: &Server, place: &ServerContext) -> Result<Option<Secret>
     let Some(command) = &server.client.secret_command else { return Ok(None) };
     let source = KeySource {
         command: Some(command.clone()),
+        seal: server.seal.clone(),
         environment: place.environment.clone(),
         ..KeySource::default()
     };

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::edn;
+use crate::files::Seal;
 use crate::http::{self, Url};
 use crate::limits::{MCP_CALL_LONGEST, MCP_CALL_TIME, MCP_SERVER_NAME_BYTES, MCP_SERVERS};
 use crate::peer::{Read, Source, Unfit, Variable, at_home, command_line, is_name, of_text, unknown_key};
@@ -66,9 +67,8 @@ pub struct Server {
     pub sandbox: bool,
     /// Its registration for logins.
     pub client: Client,
-    /// The files that were trusted with it, each with its digest: it starts with these contents alone. Whoever knows
-    /// what was trusted fills it in.
-    pub sealed: Vec<(PathBuf, String)>,
+    /// The files that its commands name, as they must be when these run. Whoever reads the configuration fills it in.
+    pub seal: Seal,
     /// What the user's own server of that name runs or asks, if this one stands in its place: see [`Server::identity`].
     pub users_own: Option<Arc<str>>,
 }
@@ -290,7 +290,7 @@ impl Server {
                 redirect,
                 scopes: read.texts("scopes")?.unwrap_or_default(),
             },
-            sealed: Vec::new(),
+            seal: Seal::default(),
             users_own: None,
         })
     }
@@ -343,7 +343,7 @@ impl Server {
         self.digest() == other.digest()
             && self.sandbox == other.sandbox
             && self.writable == other.writable
-            && self.sealed == other.sealed
+            && self.seal == other.seal
     }
 
     /// Its command line or address as it may be shown.

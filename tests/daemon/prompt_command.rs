@@ -635,6 +635,14 @@ fn ephemeral_prompt_leaves_no_session() {
     let left = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
     let left: Vec<String> = std::fs::read_dir(setup.state()).unwrap().map(left).collect();
     assert!(!left.iter().any(|name| name.starts_with("ephemeral")), "{left:?}");
+    // A long output is kept in the state folder while the session lives, and goes with it.
+    let call = "{:tool-call {:id \"a\" :name \"bash\" :arguments {:command \"seq 1 200000\"}}}";
+    let setup =
+        Setup::new().script(&format!("{{:turns [{{:steps [{call}]}} {{:steps [{{:delta \"end\"}}]}}]}}"));
+    let output = run(&setup, &["--ephemeral", "--mode", "yolo", "hi"], None);
+    assert_eq!(out(&output), "end\n", "{output:?}");
+    let kept = std::fs::read_dir(setup.state().join("outputs")).into_iter().flatten().count();
+    assert_eq!(kept, 0);
 }
 
 #[test]

@@ -44,7 +44,10 @@ const TABLE: Table = &[
     ("runner", &["limits", "clock", "descriptors", "environment", "files"]),
     ("secret", &[]),
     ("http", &["limits"]),
-    ("auth", &["value", "edn", "limits", "clock", "environment", "private", "runner", "secret", "http"]),
+    (
+        "auth",
+        &["value", "edn", "limits", "clock", "environment", "private", "files", "runner", "secret", "http"],
+    ),
     // Programs that are talked to.
     ("peer", &["value", "limits", "visible", "similar", "environment", "runner", "secret", "http", "auth"]),
     ("message", &["value", "limits"]),

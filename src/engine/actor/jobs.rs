@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::durable::DurableState;
 use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
+use crate::context::delimiters;
 use crate::engine::change::Change;
 use crate::engine::jobs::{Jobs, job_state};
 use crate::event::{Body, NoticeLevel};
@@ -233,6 +234,8 @@ fn end_of(job: &JobFacts) -> Update {
     };
     let text =
         format!("Background job {} ({}) {end}. {output}", job.id, crate::tool::one_line(&job.command, 200));
+    // What a command writes is no word of this program.
+    let text = delimiters::body(&text).into_owned();
     Update { kind: UpdateKind::JobEnded, text, job_ids: vec![job.id.clone()] }
 }
 

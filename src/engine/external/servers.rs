@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::agents::ExternalAgent;
 use crate::agent::{AgentCan, AgentPlace, AgentServer, AgentServerWay, AgentSetup};
 use crate::engine::handle::Handle;
-use crate::files;
 use crate::mcp::{Server, ServerTransport, tools_begin};
 use crate::peer::{self, Source, Variable};
 use crate::secret::Secret;
@@ -65,13 +64,7 @@ impl ExternalAgent {
 /// # Errors
 /// Why it cannot be given.
 async fn read(server: &Arc<Server>, place: &AgentPlace) -> Result<AgentServer, String> {
-    let sealed = server.sealed.clone();
-    let changed = tokio::task::spawn_blocking(move || {
-        files::first_changed(&sealed).map(|path| path.display().to_string())
-    });
-    if let Some(path) = changed.await.map_err(|error| error.to_string())? {
-        return Err(format!("{path} has changed since the project was trusted (/trust)"));
-    }
+    server.seal.verify().await.map_err(|broken| broken.to_string())?;
     let way = match &server.way {
         ServerTransport::Http(url) => {
             AgentServerWay::Url(url.to_string(), values(&server.headers, place).await?)

@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::KnownDigests;
 use crate::engine::revision::ConfigRevision;
-use crate::files;
 use crate::mcp::{Server, ServerContext, Servers, Settings};
 use crate::peer::Source;
 
@@ -135,13 +134,15 @@ impl McpPool {
         let (mut withheld, mut new) = (Vec::new(), BTreeMap::new());
         for server in &config.mcp.servers {
             let mut server = server.clone();
-            server.sealed = config.mcp_sealed.get(&*server.name).cloned().unwrap_or_default();
+            server.seal = config.mcp_seals.get(&*server.name).cloned().unwrap_or_default();
             let why = match &server.source {
                 Source::Project(_) if server.enabled => {
                     let digest = server.digest();
-                    let changed = files::first_changed(&server.sealed);
+                    let changed = server.seal.check().err();
                     match known.as_ref().map(|known| known.get(&*server.name)) {
-                        _ if changed.is_some() => changed.map(|path| Why::Changed(path.to_owned())),
+                        _ if changed.is_some() => {
+                            changed.map(|broken| Why::Changed(broken.path().to_owned()))
+                        }
                         Some(Some(before)) if *before == digest => None,
                         // Also where nobody can say what it was before.
                         None | Some(Some(_)) if refused.contains(&digest) => Some(Why::Refused),

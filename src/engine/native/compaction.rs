@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 
+use crate::context::delimiters::marked;
 use crate::engine::agent::CompactionError;
 use crate::engine::change::Change;
 use crate::engine::compacted;
@@ -196,7 +197,7 @@ fn request(
     let text = match previous {
         Some(previous) => {
             // The first message is that compaction's: its summary, and messages of the user that stay anyway.
-            let previous = format!("<previous-summary>\n{previous}\n</previous-summary>\n\n");
+            let previous = marked("previous-summary", &[], previous) + "\n\n";
             let room = room.saturating_sub(previous.len());
             previous + &conversation::transcript(old.get(1..).unwrap_or_default(), room, most)
         }

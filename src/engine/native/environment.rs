@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use crate::context::delimiters;
 use crate::engine::native::turn::Turn;
 use crate::engine::sent_prompt::{Surroundings, about_mode};
 use crate::limits::{ENVIRONMENT_BYTES, ENVIRONMENT_LINES, ENVIRONMENT_WAIT};
@@ -33,8 +34,8 @@ pub async fn block(turn: &Turn, surroundings: &Surroundings) -> String {
         about_mode(surroundings.mode),
     );
     if let Some(branch) = &surroundings.branch {
-        text.push_str(&format!("Git branch: {branch}\n"));
-        text.push_str(&of_git(turn, ENVIRONMENT_BYTES.saturating_sub(text.len())).await);
+        let of_git = of_git(turn, ENVIRONMENT_BYTES.saturating_sub(text.len())).await;
+        text.push_str(&delimiters::body(&format!("Git branch: {branch}\n{of_git}")));
     }
     text.push_str("</environment>");
     text

@@ -191,6 +191,7 @@ fn read_known(id: &str, map: &Map<'static>) -> Result<Spec, String> {
         key: KeySource {
             variables: texts("key-variables")?,
             command: (!command.is_empty()).then_some(command),
+            seal: Default::default(),
             store: flag("key-store")?,
             url: match text("key-url")? {
                 Some(url) if http::page(&url).is_none() => {
@@ -271,7 +272,7 @@ impl Spec {
     /// What its calls tell everybody on the way, for a person; `None` where they are encrypted, stay on this
     /// machine, or have nothing to hide. A sentence without its subject.
     fn exposes(&self) -> Option<String> {
-        let KeySource { variables, command, store, url, login, environment: _ } = &self.key;
+        let KeySource { variables, command, store, url, login, environment: _, seal: _ } = &self.key;
         let has_key =
             !variables.is_empty() || command.is_some() || *store || url.is_some() || login.is_some();
         let has_key = has_key || !self.headers.is_empty() || self.base.query().is_some();

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use regex_automata::meta::Regex;
 use tokio::time::{Instant, timeout_at};
 
 use crate::engine::change::Change;
@@ -10,7 +11,7 @@ use crate::engine::jobs::{JobLook, job_state};
 use crate::engine::native::turn::Turn;
 use crate::facts::JobStatus;
 use crate::limits::{JOB_LINE_BYTES, JOB_MATCH_STEPS, JOB_STOP_WAIT, TOOL_RESULT_BYTES};
-use crate::meter::Meter;
+use crate::meter::{Exhausted, Meter};
 use crate::session::{ApiError, Reply};
 use crate::tool::job::{JobCall, JobWait};
 use crate::tool::output::Outputs;
@@ -93,6 +94,17 @@ async fn since(outputs: &Outputs, handle: &Arc<str>, from: u64) -> (String, u64)
     tokio::task::spawn_blocking(work).await.unwrap_or((String::new(), from))
 }
 
+/// Whether a line matches. A step is a byte, since the search is linear. Takes a while.
+fn any_matches(pattern: &Regex, text: &str, meter: &mut Meter) -> Result<bool, Exhausted> {
+    for line in text.lines() {
+        meter.spend(line.len().saturating_add(1), 0)?;
+        if pattern.is_match(line) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 async fn wait(turn: &Turn, id: &str, wait: JobWait, outputs: &Outputs) -> Result<Outcome, ApiError> {
     let mut job = look(turn, id).await?;
     let deadline = Instant::now().checked_add(wait.patience).unwrap_or_else(Instant::now);
@@ -103,12 +115,20 @@ async fn wait(turn: &Turn, id: &str, wait: JobWait, outputs: &Outputs) -> Result
             let (new, until) = growth(outputs, &job.output, read_until).await;
             read_until = until;
             line.push_str(&new);
-            // A step is a byte, since the search is linear.
-            if meter.spend(line.len(), 0).is_err() {
-                break "there is too much output to look for a line; ".to_owned();
-            }
-            if line.lines().any(|line| pattern.is_match(line)) {
-                break "a line matches; ".to_owned();
+            // What the model wrote as a pattern holds up no other session.
+            let pattern = pattern.clone();
+            let look = tokio::task::spawn_blocking(move || {
+                let found = any_matches(&pattern, &line, &mut meter);
+                (found, line, meter)
+            });
+            let Ok(looked) = look.await else { break "the wait was ended; ".to_owned() };
+            let found;
+            (found, line, meter) = looked;
+            match found {
+                Ok(true) => break "a line matches; ".to_owned(),
+                Err(_) if turn.stop.is_cancelled() => break "the wait was ended; ".to_owned(),
+                Err(_) => break "there is too much output to look for a line; ".to_owned(),
+                Ok(false) => {}
             }
             // The last line may go on.
             let begin = line.rfind('\n').map_or(0, |end| end.saturating_add(1));
