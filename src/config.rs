@@ -63,8 +63,10 @@ pub struct Settings {
     pub cwd: PathBuf,
     /// The provider that is named for new sessions.
     pub provider: Option<Arc<str>>,
-    /// The model that is named for new sessions, by its id at the provider.
+    /// The model that is named for new sessions.
     pub model: Option<Arc<str>>,
+    /// Whether the model is named by another source than the provider, and before it.
+    pub model_is_apart: bool,
     /// The agent of new sessions; `None` for this program itself.
     pub agent: Option<Arc<str>>,
     /// A GGUF file for the embedded model.
@@ -142,6 +144,10 @@ impl Settings {
         // A configured model belongs to the configured provider.
         let is_its = layers.provider.is_none() || layers.provider.as_deref() == provider.as_deref();
         let configured = layers.model.as_deref().filter(|_| is_its).map(Arc::from);
+        self.model_is_apart = match model {
+            Some(_) => self.overrides.provider.is_none(),
+            None => layers.origin("model") != layers.origin("provider"),
+        };
         self.model = model.clone().or(configured);
         self.mode = mode.or(layers.mode).unwrap_or_default();
         let mut all = origins.clone();

@@ -24,6 +24,7 @@ mod ends;
 pub mod fetch;
 pub mod hosted;
 pub mod learned_limits;
+pub mod model_ref;
 pub mod models;
 pub mod scripted;
 pub mod takes;

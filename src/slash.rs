@@ -66,8 +66,8 @@ pub enum Command<'a> {
     Status,
     /// `/history`
     History,
-    /// `/model [provider id]`
-    Model(Option<(&'a str, &'a str)>),
+    /// `/model [provider/model]`
+    Model(Option<&'a str>),
     /// `/thinking [level]`
     Thinking(Option<ThinkingLevel>),
     /// `/compact [text]`
@@ -246,11 +246,7 @@ fn command<'a>(name: &str, arguments: &'a str) -> Option<Command<'a>> {
         "reload" => alone(Command::Reload),
         "status" => alone(Command::Status),
         "history" => alone(Command::History),
-        "model" => match (first, second, third) {
-            (None, ..) => Some(Command::Model(None)),
-            (Some(provider), Some(id), None) => Some(Command::Model(Some((provider, id)))),
-            _ => None,
-        },
+        "model" => third.is_none().then_some(Command::Model(rest)),
         "thinking" => match first {
             None => Some(Command::Thinking(None)),
             Some(level) if one => ThinkingLevel::parse(level).map(|level| Command::Thinking(Some(level))),
@@ -320,8 +316,9 @@ mod tests {
             ("/tree s-1", UserInput::Command(Command::Tree(Some("s-1")))),
             ("/tree a b", UserInput::Usage("/tree [id]")),
             ("/model", UserInput::Command(Command::Model(None))),
-            ("/model p m", UserInput::Command(Command::Model(Some(("p", "m"))))),
-            ("/model p", UserInput::Usage("/model OR /model <provider> <model-id>")),
+            ("/model p m", UserInput::Command(Command::Model(Some("p m")))),
+            ("/model p/m", UserInput::Command(Command::Model(Some("p/m")))),
+            ("/model p m x", UserInput::Usage("/model [provider/model]")),
             ("/thinking high", UserInput::Command(Command::Thinking(Some(ThinkingLevel::High)))),
             ("/search", UserInput::Command(Command::Search(None))),
             ("/search off", UserInput::Command(Command::Search(Some(false)))),

@@ -189,10 +189,10 @@ macro_rules! each_op {
                 ["session-id" "host"] [NotFound SessionNotIdle]
                 "Makes another host of the realm the owner of a session of this host. That host must be there. A session in which a turn runs is refused.";
             SetModel set_model Write true
-                { "provider" Shape::Name, "model-id" Shape::Filled,
+                { "provider" Shape::Name ;?, "model-id" Shape::Filled,
                   "scope" Shape::OneOf(&["session", "project", "user"]) ;? }
                 ["model"] [UnknownModel]
-                "Sets the model, from the next model call on.";
+                "Sets the model, from the next model call on. `:model-id` is an id, a family such as `claude-sonnet` (the newest of its models is taken), or `provider/model` without `:provider`. A model that the catalogue does not list is taken from a provider that is known.";
             CycleModel cycle_model Write true { "direction" DIRECTIONS ;? } ["model"] [UnknownModel]
                 "Switches to the next usable model of the catalogue.";
             SetThinkingLevel set_thinking_level Write true

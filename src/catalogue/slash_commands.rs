@@ -50,7 +50,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec { name: "reload", usage: "/reload", doc: "Reads the configuration again." },
     CommandSpec { name: "status", usage: "/status", doc: "Shows the session's state." },
     CommandSpec { name: "history", usage: "/history", doc: "Shows the messages so far." },
-    CommandSpec { name: "model", usage: "/model OR /model <provider> <model-id>", doc: "Chooses the model." },
+    CommandSpec { name: "model", usage: "/model [provider/model]", doc: "Chooses the model." },
     CommandSpec { name: "thinking", usage: "/thinking [level]", doc: "Sets the thinking level." },
     CommandSpec {
         name: "compact",

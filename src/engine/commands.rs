@@ -237,10 +237,12 @@ impl Commands<'_> {
             Command::Status => self.0.shared.tell(&call, "text", text::status(&snapshot)),
             Command::History => self.0.shared.tell(&call, "text", text::history(&snapshot)),
             Command::Model(None) => self.ask_model(call),
-            Command::Model(Some((provider, id))) => {
-                let reply = self
-                    .outcome(&call, "model_set", |(provider, id)| format!("Model set to {provider} {id}"));
-                self.0.set_model(call.clone(), provider.to_owned(), id.to_owned(), Reach::Session, reply);
+            Command::Model(Some(name)) => {
+                let config = self.0.shared.configuration.newest();
+                let reply = self.outcome(&call, "model_set", move |(provider, id): (String, String)| {
+                    text::model_set(&config.models, &provider, &id)
+                });
+                self.0.set_model(call.clone(), None, name.to_owned(), Reach::Session, reply);
             }
             Command::Thinking(None) => self.ask_thinking(&call),
             Command::Thinking(Some(level)) => self.set_thinking(call, level),

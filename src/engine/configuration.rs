@@ -201,7 +201,7 @@ impl Configuration {
             (Some(provider), Some(model)) => (provider.into(), model.into()),
             _ => (provider.into(), model.into()),
         };
-        let named = NamedModel { provider: Some(provider), model: Some(model) };
+        let named = NamedModel { provider: Some(provider), model: Some(model), is_apart: false };
         self.named_model.store(Arc::new(named));
         Ok(())
     }

@@ -20,6 +20,7 @@ use crate::provider::choice::{
 };
 use crate::provider::embedded::{Embedded, ModelFile};
 use crate::provider::hosted::{Hosted, spec};
+use crate::provider::model_ref::ModelNames;
 use crate::provider::models::Models;
 use crate::similar;
 use crate::value::Value;
@@ -219,13 +220,14 @@ impl Providers {
         let is_named = named.provider.is_some() && named.model.is_some();
         let logins = self.credentials.as_ref().filter(|_| !is_named);
         let logins = logins.map(Credentials::providers).unwrap_or_default();
-        let known = self.known.iter().filter(|_| !is_named).map(|known| {
+        let known = self.known.iter().map(|known| {
             let login = logins.iter().position(|provider| **provider == *known.id);
             KnownProvider {
                 id: known.id.clone(),
                 name: known.name.clone(),
                 families: known.families.clone(),
                 access: match known.keys.place(own.cloned(), || login.is_some()) {
+                    _ if is_named => ProviderAccess::None,
                     KeyPlace::None => ProviderAccess::None,
                     KeyPlace::NotNeeded => ProviderAccess::Free,
                     KeyPlace::Configured(key) => ProviderAccess::Configured(key),
@@ -236,6 +238,14 @@ impl Providers {
         });
         let providers: Vec<KnownProvider> = known.collect();
         choice::choose(ChoiceFacts { named, providers: &providers, models, here })
+    }
+
+    /// What names of models are read against: a provider that can be asked comes before one that cannot.
+    pub fn model_names<'n>(&'n self, models: &'n Models) -> ModelNames<'n> {
+        let mut providers: Vec<(bool, &str)> =
+            self.all().map(|provider| (!provider.is_ready(), provider.name())).collect();
+        providers.sort_by_key(|(is_unready, _)| *is_unready);
+        ModelNames { models, providers: providers.into_iter().map(|(_, name)| name).collect() }
     }
 
     /// The logins of the servers.

@@ -171,7 +171,11 @@ fn workflows(settings: &Settings, layers: &Layers) -> BTreeMap<String, Result<Ar
 
 /// The names that settings have for new sessions.
 pub fn named_model(settings: &Settings) -> NamedModel {
-    NamedModel { provider: settings.provider.clone(), model: settings.model.clone() }
+    NamedModel {
+        provider: settings.provider.clone(),
+        model: settings.model.clone(),
+        is_apart: settings.model_is_apart,
+    }
 }
 
 impl ConfigRevision {

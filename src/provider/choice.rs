@@ -6,6 +6,7 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
+use super::model_ref::ModelNames;
 use super::models::Models;
 use super::{embedded, scripted};
 
@@ -14,8 +15,11 @@ use super::{embedded, scripted};
 pub struct NamedModel {
     /// The provider.
     pub provider: Option<Arc<str>>,
-    /// The model, by its id at the provider.
+    /// The model, as [`ModelNames`] reads it.
     pub model: Option<Arc<str>>,
+    /// Whether the model is named apart from the provider, and above it: by an option over a configuration. It may then name
+    /// another provider.
+    pub is_apart: bool,
 }
 
 /// The access to a provider.
@@ -75,6 +79,13 @@ pub struct ModelChoice {
 pub enum ChoiceSource {
     /// It is named.
     Named,
+    /// A family is named; it is the newest of its models.
+    Family {
+        /// The provider's name for people.
+        name: Arc<str>,
+        /// The family.
+        family: Arc<str>,
+    },
     /// Only its provider is named; it is the usual one of its models.
     Usual {
         /// The provider's name for people.
@@ -111,6 +122,7 @@ impl ModelChoice {
     pub fn reason(&self) -> Option<String> {
         Some(match &self.source {
             ChoiceSource::Named => return None,
+            ChoiceSource::Family { family, .. } => format!("the newest {family}"),
             ChoiceSource::Usual { .. } => "the usual model of this provider".to_owned(),
             ChoiceSource::Listed { .. } => "the provider that has this model".to_owned(),
             ChoiceSource::Login { name } => format!("a login at {name}"),
@@ -125,6 +137,7 @@ impl ModelChoice {
     /// The notice of a choice that was made by rule: the provider, the model, why, and how to change it.
     pub fn notice(&self) -> Option<String> {
         let (ChoiceSource::Usual { name }
+        | ChoiceSource::Family { name, .. }
         | ChoiceSource::Listed { name }
         | ChoiceSource::Login { name }
         | ChoiceSource::Server { name }
@@ -182,10 +195,12 @@ pub fn choose(facts: ChoiceFacts<'_>) -> Result<ModelChoice, NoModel> {
         model,
         source,
     };
+    let read = facts.read_names();
+    let facts = ChoiceFacts { named: &read, ..facts };
     match (&facts.named.provider, &facts.named.model) {
         (Some(provider), Some(model)) => match facts.contradiction(provider, model) {
             Some(why) => Err(NoModel { why: Some(why) }),
-            None => Ok(named(provider, model.clone(), ChoiceSource::Named)),
+            None => Ok(facts.named_choice(provider, model, ChoiceSource::Named)),
         },
         (Some(provider), None) => {
             let known = facts.provider(provider);
@@ -203,7 +218,7 @@ pub fn choose(facts: ChoiceFacts<'_>) -> Result<ModelChoice, NoModel> {
             })
         }
         (None, Some(model)) => match facts.lists(model) {
-            Some((provider, source)) => Ok(named(&provider, model.clone(), source)),
+            Some((provider, source)) => Ok(facts.named_choice(&provider, model, source)),
             // One that nobody lists may be new.
             None => facts.by_rule(),
         },
@@ -212,13 +227,41 @@ pub fn choose(facts: ChoiceFacts<'_>) -> Result<ModelChoice, NoModel> {
 }
 
 impl<'f> ChoiceFacts<'f> {
+    /// The names, with the provider that the model's name has in itself.
+    fn read_names(&self) -> NamedModel {
+        let NamedModel { provider, model, is_apart } = self.named;
+        let own = [embedded::NAME, scripted::NAME];
+        let providers = self.providers.iter().map(|known| &*known.id).chain(own).collect();
+        let names = ModelNames { models: self.models, providers };
+        let current = provider.as_deref().unwrap_or_default();
+        let Some(name) = model.as_deref().map(str::trim) else { return self.named.clone() };
+        let (provider, name) = match names.split(name, current) {
+            Some((other, id)) if *is_apart || provider.is_none() => (Some(other), id),
+            _ => (provider.as_deref(), names.without(current, name)),
+        };
+        NamedModel { provider: provider.map(Arc::from), model: Some(name.into()), is_apart: false }
+    }
+
+    /// The choice of a model by its id or its family.
+    fn named_choice(&self, provider: &Arc<str>, model: &Arc<str>, source: ChoiceSource) -> ModelChoice {
+        let found = self.models.resolve(provider, model).map(|found| found.id.clone());
+        let name = self.provider(provider).map_or(provider, |known| &known.name).clone();
+        match found.filter(|id| id != model) {
+            Some(id) => {
+                let source = ChoiceSource::Family { name, family: model.clone() };
+                ModelChoice { provider: provider.clone(), model: id, source }
+            }
+            None => ModelChoice { provider: provider.clone(), model: model.clone(), source },
+        }
+    }
+
     fn provider(&self, id: &str) -> Option<&'f KnownProvider> {
         self.providers.iter().find(|known| &*known.id == id)
     }
 
     /// The provider of a model that is named alone: one that can be asked before one that cannot.
     fn lists(&self, model: &str) -> Option<(Arc<str>, ChoiceSource)> {
-        let has = |known: &&KnownProvider| self.models.find(&known.id, model).is_some();
+        let has = |known: &&KnownProvider| self.models.resolve(&known.id, model).is_some();
         let can = |known: &&KnownProvider| known.access != ProviderAccess::None;
         let all = || self.providers.iter().filter(has);
         match all().find(can).or_else(|| all().next()) {
@@ -364,6 +407,7 @@ mod tests {
         let name = |provider: Option<&str>, model: Option<&str>| NamedModel {
             provider: provider.map(Into::into),
             model: model.map(Into::into),
+            is_apart: false,
         };
         let nothing = name(None, None);
         for (named, providers, expected, why) in [
@@ -440,7 +484,8 @@ mod tests {
     #[test]
     fn embedded_provider_takes_no_other_ones_model() {
         let (models, _) = Models::new(&[]);
-        let named = NamedModel { provider: Some("embedded".into()), model: Some("gpt-5".into()) };
+        let named =
+            NamedModel { provider: Some("embedded".into()), model: Some("gpt-5".into()), is_apart: false };
         let told = choose(facts_of(&named, &[], &models, None)).unwrap_err().to_string();
         assert!(told.contains("--provider openai"), "{told}");
         let named = NamedModel { model: Some("mine".into()), ..named };

@@ -239,17 +239,33 @@ impl Models {
         self.rows.iter().find(|model| &*model.provider == provider && &*model.id == id)
     }
 
+    /// The model of a provider that a name stands for: the one with that id, else the newest of that family.
+    pub fn resolve(&self, provider: &str, name: &str) -> Option<&Model> {
+        self.find(provider, name).or_else(|| self.newest(provider, name))
+    }
+
+    /// The newest model of a provider's family that can call tools.
+    fn newest(&self, provider: &str, wanted: &str) -> Option<&Model> {
+        let is_of = |model: &&Model| {
+            &*model.provider == provider && model.tools && !wanted.is_empty() && family(&model.id) == wanted
+        };
+        // Of equals, the first is taken.
+        self.rows.iter().filter(is_of).reduce(|best, next| match version(&next.id) > version(&best.id) {
+            true => next,
+            false => best,
+        })
+    }
+
     /// The model of a provider that is taken where none is named: the newest of the first of the families that has one, else
     /// the first of all. One that cannot call tools and a preview come after all others.
     pub fn usual(&self, provider: &str, families: &[String]) -> Option<&Model> {
         let its = || self.rows.iter().filter(|model| &*model.provider == provider);
-        let of = |wanted: &String| {
-            let all = its().filter(|model| model.tools && family(&model.id) == *wanted);
-            // Of equals, the first is taken.
-            all.reduce(|best, next| if version(&next.id) > version(&best.id) { next } else { best })
-        };
         let usable = || its().filter(|model| model.tools && !model.id.contains("preview"));
-        families.iter().find_map(of).or_else(|| usable().next()).or_else(|| its().next())
+        families
+            .iter()
+            .find_map(|wanted| self.newest(provider, wanted))
+            .or_else(|| usable().next())
+            .or_else(|| its().next())
     }
 
     /// The same with limits that servers have told, and with the servers' addresses by the names of their providers.
@@ -298,6 +314,12 @@ impl Models {
             takes: Arc::from([]),
             price: None,
         })
+    }
+
+    /// The id of a provider's model that may be meant by an unknown one.
+    pub fn similar(&self, provider: &str, id: &str) -> Option<&str> {
+        let its = self.rows.iter().filter(|model| &*model.provider == provider);
+        similar::names(id, its.map(|model| &*model.id)).first().copied()
     }
 
     /// The models with the most similar names to an unknown one, most similar first.

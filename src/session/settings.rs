@@ -14,11 +14,12 @@ pub trait SessionSettings: Send + Sync {
     /// The models of the catalogue.
     fn models(&self, call: Call, reply: Reply<Vec<ModelFacts>>);
 
-    /// Sets the model; returns provider and id.
+    /// Sets the model by its id, its family, or `provider/model`; returns provider and id. Without a provider, the name is
+    /// read as one of the session's provider first.
     fn set_model(
         &self,
         call: Call,
-        provider: String,
+        provider: Option<String>,
         model: String,
         reach: Reach,
         reply: Reply<(String, String)>,

@@ -34,7 +34,7 @@ fn anthropic() -> Server {
 
 /// A setup that knows these addresses of servers. What runs on the machine of the person who tests is not asked.
 pub fn setup(servers: &[(&str, &str)]) -> Setup {
-    let closed = ["ollama", "llama-cpp", "vllm"].map(|name| (name, "http://127.0.0.1:9/v1"));
+    let closed = ["ollama", "llama-cpp", "vllm", "lm-studio"].map(|name| (name, "http://127.0.0.1:9/v1"));
     let closed = closed.into_iter().filter(|(name, _)| servers.iter().all(|(known, _)| known != name));
     let providers: String = servers
         .iter()
@@ -85,6 +85,33 @@ fn key_in_the_environment_answers_and_is_told_once() {
         printed(&prompt(&setup, &["--provider", "anthropic", "--model", "claude-haiku-4-5", "hi"]));
     assert_eq!((status, err.as_str()), (Some(0), ""));
     assert_eq!(server.asked().json()["model"], "claude-haiku-4-5");
+}
+
+#[test]
+fn options_and_configuration_read_a_model_like_every_door() {
+    let server = anthropic();
+    let here = || setup(&[("anthropic", &server.url())]).env("ANTHROPIC_API_KEY", "k");
+    let configured = |more: &str| {
+        let setup = here();
+        let path = setup.dir.path().join("config/edn-bridge/config.edn");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(path, format!("{{{more} {}", text.trim_start_matches('{'))).unwrap();
+        setup
+    };
+    for (more, words) in [
+        ("", &["--model", "anthropic/claude-haiku-4-5", "hi"][..]),
+        ("", &["--model", "claude-haiku", "hi"]),
+        ("", &["--provider", "anthropic", "--model", "claude-haiku", "hi"]),
+        // An option stands over a configuration, and may name another provider.
+        (":provider \"ollama\"", &["--model", "anthropic/claude-haiku", "hi"]),
+        (":model \"anthropic/claude-haiku\"", &["hi"]),
+        (":model \"claude-haiku\"", &["hi"]),
+        (":provider \"anthropic\" :model \"anthropic/claude-haiku\"", &["hi"]),
+    ] {
+        let (status, out, err) = printed(&prompt(&configured(more), words));
+        assert_eq!((status, out.as_str()), (Some(0), "Hello.\n"), "{more} {words:?}: {err}");
+        assert_eq!(server.asked().json()["model"], "claude-haiku-4-5", "{more} {words:?}");
+    }
 }
 
 #[test]

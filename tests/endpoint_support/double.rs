@@ -382,7 +382,7 @@ impl SessionSettings for Double {
 
     kept! {
         models() -> Vec<ModelFacts> = Vec::new();
-        set_model(provider: String, model: String, reach: Reach) -> (String, String) = Default::default();
+        set_model(provider: Option<String>, model: String, reach: Reach) -> (String, String) = Default::default();
         cycle_model(forward: bool) -> (String, String) = Default::default();
         set_thinking_level(level: Option<ThinkingLevel>, reach: Reach) -> ThinkingLevel = ThinkingLevel::default();
         set_mode(mode: Mode) -> Mode = Mode::default();

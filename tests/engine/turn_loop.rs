@@ -474,7 +474,7 @@ fn a_nearly_full_window_is_compacted_before_the_next_call() {
 fn unknown_model_suggests_similar_ones_and_models_cycle() {
     let setup = yolo(&format!("{{:turns [{ECHO}]}}")).env("ANTHROPIC_API_KEY", "of nobody");
     let mut bridge = setup.ready();
-    let refused = bridge.ask("m", "set_model", "{:provider \"anthropic\" :model-id \"claude-sonet-4-5\"}");
+    let refused = bridge.ask("m", "set_model", "{:provider \"scripted\" :model-id \"claude-sonet-4-5\"}");
     assert_eq!(code(&refused), "request/unknown-model");
     let nearest = at(&refused, &["data", "nearest"]).unwrap().as_slice().unwrap();
     assert_eq!(text(&nearest[0], "id"), "claude-sonnet-4-5");

@@ -37,7 +37,7 @@ impl SessionSettings for Engine {
     fn set_model(
         &self,
         call: Call,
-        provider: String,
+        provider: Option<String>,
         model: String,
         reach: Reach,
         reply: Reply<(String, String)>,
@@ -54,20 +54,24 @@ impl SessionSettings for Engine {
             if let Some(agent) = handle.snapshot().facts.agent.clone() {
                 let occasion = Occasion::of_request(&handle, call.cause());
                 self.shared.tasks.spawn(async move {
-                    let chosen = match *provider == *agent.name {
+                    let chosen = match provider.is_none_or(|provider| *provider == *agent.name) {
                         true => foreign.choose(&occasion, "model", &model).await,
                         false => Err(ApiError::failed(format!(
                             "The session's agent is {0}, with models of its own: choose one of provider {0}.",
                             agent.name
                         ))),
                     };
-                    reply.send(chosen.map(|()| (provider, model)));
+                    reply.send(chosen.map(|()| (agent.name.to_string(), model)));
                 });
                 return;
             }
-            if config.models.find(&provider, &model).is_none() {
-                return reply.fail(unknown_model(&config.models, &provider, &model));
-            }
+            let now = handle.snapshot().facts.model_provider.clone();
+            let names = config.providers.model_names(&config.models);
+            let found = match names.parse(provider.as_deref(), &model, &now) {
+                Ok(found) => found,
+                Err(none) => return reply.fail(unknown_model(&config.models, &none.provider, &none.id)),
+            };
+            let (provider, model) = (found.provider.to_string(), found.id.to_string());
             let set = move |reply: Reply<(String, String)>, provider: String, model: String| {
                 handle.tell(Change::SetModel { call, provider: provider.into(), model: model.into(), reply });
             };

@@ -163,7 +163,7 @@ impl Commands<'_> {
             Some(Pick::Model { provider, id }) => {
                 let reply = self
                     .outcome(&call, "model_set", |(provider, id)| format!("Model set to {provider} {id}"));
-                self.0.set_model(call.clone(), provider, id, Reach::Session, reply);
+                self.0.set_model(call.clone(), Some(provider), id, Reach::Session, reply);
             }
             Some(Pick::Thinking(level)) => self.set_thinking(call, level),
             None => {}

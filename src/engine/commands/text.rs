@@ -7,6 +7,7 @@ use crate::facts::mcp::McpServer;
 use crate::facts::{HostFacts, JobFacts, SessionFacts};
 use crate::limits::HISTORY_MESSAGES;
 use crate::projection;
+use crate::provider::models::Models;
 use crate::tool;
 use crate::tool::toolbox::Toolbox;
 
@@ -121,6 +122,20 @@ pub(super) fn server(server: &McpServer) -> String {
         text.push_str(&format!("\n    last error: {error}"));
     }
     text
+}
+
+/// The outcome of a choice. Of a model that the catalogue does not list, it says what is assumed, and a name that may be meant.
+pub(super) fn model_set(models: &Models, provider: &str, id: &str) -> String {
+    let set = format!("Model set to {provider} {id}");
+    if models.find(provider, id).is_some() {
+        return set;
+    }
+    let window = models.describe(provider, id).context_window;
+    let near = models.similar(provider, id);
+    let near = near.map(|near| format!(" Did you mean {provider}/{near}?")).unwrap_or_default();
+    format!(
+        "{set}. The catalogue does not list it: a window of {window} tokens is assumed, and its price is unknown.{near}"
+    )
 }
 
 pub(super) fn status(snapshot: &SessionSnapshot) -> String {

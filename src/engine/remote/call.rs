@@ -39,7 +39,7 @@ pub enum RemoteCall {
     ResumeQueue,
     Undo(Undo),
     SetName(String),
-    SetModel(String, String),
+    SetModel(Option<String>, String),
     CycleModel(bool),
     SetThinking(Option<ThinkingLevel>),
     SetMode(Mode),

@@ -26,14 +26,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "psi.session/set-model",
-        doc: "Sets the model: {:provider :id}, and :scope \"session\", \"project\" or \"user\".",
+        doc: "Sets the model: {:id}, :provider, and :scope \"session\", \"project\" or \"user\".",
         op: Op::SetModel,
         params: |params| renamed(params, "id", "model-id"),
         output: SESSION,
         run: |api, call, params, reply| {
             let answer = of_session(&call, reply);
-            let (provider, model) = (text(params, "provider"), text(params, "model-id"));
-            api.set_model(call, provider, model, reach(params), answer);
+            let provider = params.get_keyword("provider").and_then(Value::as_str).map(str::to_owned);
+            api.set_model(call, provider, text(params, "model-id"), reach(params), answer);
         },
     },
     Mutation {

@@ -109,8 +109,3 @@ fn by_provider(facts: &SessionFacts, models: &[ModelFacts]) -> Vec<ChoiceGroup> 
 fn model(provider: &str, id: &str) -> String {
     format!("{provider}/{id}")
 }
-
-/// The provider and the id at the provider of such an id.
-pub fn provider_and_model(value: &str) -> Option<(String, String)> {
-    value.split_once('/').map(|(provider, id)| (provider.to_owned(), id.to_owned()))
-}

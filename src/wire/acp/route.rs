@@ -689,13 +689,10 @@ fn set_option(
             }
             None => wrong("value"),
         },
-        (options::MODEL, Chosen::Value(model)) => match options::provider_and_model(&model) {
-            Some((provider, model)) => {
-                let owed = reply(connection, id, move |connection, _: (String, String)| shown(connection));
-                api.set_model(call, provider, model, Reach::Session, owed);
-            }
-            None => wrong("value"),
-        },
+        (options::MODEL, Chosen::Value(model)) => {
+            let owed = reply(connection, id, move |connection, _: (String, String)| shown(connection));
+            api.set_model(call, None, model, Reach::Session, owed);
+        }
         (options::THINKING, Chosen::Value(level)) => match ThinkingLevel::parse(&level) {
             Some(level) => {
                 let owed = reply(connection, id, move |connection, _: ThinkingLevel| shown(connection));

@@ -433,7 +433,8 @@ pub(super) fn hand_over_session(OpCall { api, call, p, reply }: OpCall<'_>) {
 }
 
 pub(super) fn set_model(OpCall { api, call, p, reply }: OpCall<'_>) {
-    api.set_model(call, p.name("provider"), p.owned("model-id"), reach(&p), shape(reply, model));
+    let provider = (!p.value("provider").is_nil()).then(|| p.name("provider"));
+    api.set_model(call, provider, p.owned("model-id"), reach(&p), shape(reply, model));
 }
 
 fn reach(p: &Params<'_>) -> Reach {

@@ -407,7 +407,9 @@ fn model_set(ask: &Ask<'_>) {
     if flag(ask.params, "fast") == Some(true) {
         return ask.fail(&Fault::param("fast", "absent: it is not served"));
     }
-    let Some(facts) = ask.facts() else { return };
+    if ask.facts().is_none() {
+        return;
+    }
     let resets = flag(ask.params, "reset") == Some(true);
     let session_only = resets || text(ask.params, "scope") == Some("session");
     let reach = if session_only { Reach::Session } else { Reach::User };
@@ -416,9 +418,9 @@ fn model_set(ask: &Ask<'_>) {
         // The session goes back to the model of new ones.
         _ if resets => {
             let (provider, name) = ask.api().usual_model();
-            (provider.to_string(), name.to_string())
+            (Some(provider.to_string()), name.to_string())
         }
-        Some(name) => (ask.owned("provider").unwrap_or_else(|| facts.model_provider.to_string()), name),
+        Some(name) => (ask.owned("provider"), name),
         None => return ask.fail(&Fault::param("name", "the name of a model")),
     };
     let level = text(ask.params, "reasoning").map(|level| match level {

@@ -1,7 +1,7 @@
 //! Hosted models through the whole program: turns with tools and images, retries, compaction, aborts, usable
 //! models, and the keys that commands see.
 
-use edn_bridge::value::Value;
+use edn_bridge::value::{Owned, Value};
 
 use super::{KEY, STREAMS, words};
 use crate::support::server::{Answer, End, Server};
@@ -234,9 +234,38 @@ fn models_with_key_are_usable() {
     let names =
         bridge.ask("q", "query_eql", "{:query \"[:psi.agent-session/authenticated-providers]\"}").to_string();
     assert!(names.contains("anthropic") && !names.contains("openai"), "{names}");
-    let unknown = bridge.ask("u", "set_model", "{:provider \"anthropic\" :model-id \"claude-sonet-4-5\"}");
+    let unknown = bridge.ask("u", "set_model", "{:provider \"antropic\" :model-id \"claude-sonnet-4-5\"}");
     assert_eq!(code(&unknown), "request/unknown-model");
-    assert!(unknown.to_string().contains("claude-sonnet-4-5"), "{unknown}");
+    assert!(unknown.to_string().contains("anthropic"), "{unknown}");
+
+    // Each door reads the same spellings, and leads to the same model.
+    let chosen = |answer: &Owned| at(answer, &["data", "model"]).map(ToString::to_string).unwrap_or_default();
+    let by_op = |bridge: &mut Bridge, params: &str| chosen(&bridge.ask("op", "set_model", params));
+    let newest = by_op(&mut bridge, "{:model-id \"anthropic/claude-sonnet\"}");
+    assert!(newest.contains("claude-sonnet-"), "{newest}");
+    for params in [
+        "{:provider \"anthropic\" :model-id \"claude-sonnet\"}",
+        "{:model-id \"claude-sonnet\"}",
+        "{:model-id \"anthropic claude-sonnet\"}",
+    ] {
+        assert_eq!(by_op(&mut bridge, params), newest, "{params}");
+    }
+    for (text, expected) in [
+        ("/model anthropic/claude-sonnet", "Model set to anthropic claude-sonnet-"),
+        ("/model anthropic claude-sonnet", "Model set to anthropic claude-sonnet-"),
+        ("/model claude-sonnet", "Model set to anthropic claude-sonnet-"),
+        ("/model ollama/fake-2", "Model set to ollama fake-2. The catalogue does not list it: a window of "),
+        ("/model anthropic claude-sonet-4-5", "Did you mean anthropic/claude-sonnet-4-5?"),
+        ("/model antropic claude-sonnet", "There is no model"),
+    ] {
+        bridge.request("slash", "command", &format!("{{:text {text:?}}}"));
+        let told = bridge.until(|frame| is_event(frame, "command-result"));
+        let told = told.to_string();
+        assert!(told.contains(expected), "{text}: {told}");
+    }
+    // One that nobody lists is used all the same.
+    let unlisted = by_op(&mut bridge, "{:model-id \"ollama/qwen99\"}");
+    assert!(unlisted.contains("ollama") && unlisted.contains("qwen99"), "{unlisted}");
 }
 
 #[test]

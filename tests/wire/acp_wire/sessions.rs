@@ -178,7 +178,7 @@ fn folder_and_session_must_fit() {
 
 /// The servers of this machine that are asked where nothing else leads to a model, at an address where none is.
 const NOBODY: &str = "{:providers {\"ollama\" {:base-url \"http://127.0.0.1:9\"} \"llama-cpp\" {:base-url \"http://127.0.0.1:9\"}
-                                   \"vllm\" {:base-url \"http://127.0.0.1:9\"}}}";
+                                   \"vllm\" {:base-url \"http://127.0.0.1:9\"} \"lm-studio\" {:base-url \"http://127.0.0.1:9\"}}}";
 
 #[test]
 fn key_chooses_the_model_and_none_is_a_missing_login() {

@@ -15,6 +15,7 @@ use crate::event::{Body, ToolCall};
 use crate::interaction::{Resolution, warning};
 use crate::limits::{APPROVAL_ARGUMENTS_BYTES, MAX_CHILD_TASK_BYTES, SUBAGENT_DEPTH};
 use crate::message::SessionId;
+use crate::provider::model_ref::ModelRef;
 use crate::secret;
 use crate::tool::{self, Outcome};
 use crate::value::Value;
@@ -173,19 +174,25 @@ fn wanted(turn: &Turn, call: &ToolCall) -> Result<Wanted, String> {
         None | Some(Value::Nil) => (facts.model_provider.clone(), facts.model_id.clone()),
         Some(value) => {
             let named = match value.as_str() {
-                Some(name) => match name.split_once([' ', '/']) {
-                    Some((provider, id)) => Some((Arc::from(provider), Arc::from(id))),
-                    None => Some((facts.model_provider.clone(), Arc::from(name))),
-                },
-                None => text(value, "provider").zip(text(value, "id")),
+                Some(name) => Some((None, Arc::from(name))),
+                None => text(value, "provider").map(Some).zip(text(value, "id")),
             };
-            let (provider, id) = named.ok_or("model must be \"provider/id\" or a map of provider and id.")?;
+            let (provider, name) =
+                named.ok_or("model must be \"provider/id\" or a map of provider and id.")?;
             let config = turn.config();
-            let known = config.models.find(&provider, &id).is_some();
-            if !known || config.providers.get(&provider).is_none() {
-                return Err(format!("there is no model {id:?} of provider {provider:?} that can be used."));
+            let names = config.providers.model_names(&config.models);
+            let found = names.parse(provider.as_deref(), &name, &facts.model_provider);
+            // A model that nobody lists may be a mistake of the model that names it.
+            match found.map_err(|none| (none.provider, none.id)) {
+                Ok(found) if found.is_listed && config.providers.get(&found.provider).is_some() => {
+                    (found.provider, found.id)
+                }
+                Ok(ModelRef { provider, id, .. }) | Err((provider, id)) => {
+                    return Err(format!(
+                        "there is no model {id:?} of provider {provider:?} that can be used."
+                    ));
+                }
             }
-            (provider, id)
         }
     };
     // An agent has models of its own.
