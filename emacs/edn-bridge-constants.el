@@ -241,6 +241,11 @@
     "yolo")
   "Names of the permission modes: what tools may do without asking.")
 
+(defconst edn-bridge-constants-diff-tools
+  '("write"
+    "edit")
+  "Tools whose result is shown as a diff.")
+
 (provide 'edn-bridge-constants)
 
 ;;; edn-bridge-constants.el ends here

@@ -13,13 +13,14 @@
 ;;; Code:
 
 (require 'cl-lib)
+(require 'edn-bridge-constants)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-messages)
 (require 'edn-bridge-tools-output)
 
 ;;;; Options
 
-(defcustom edn-bridge-tools-unfold '("edit" "write")
+(defcustom edn-bridge-tools-unfold edn-bridge-constants-diff-tools
   "Names of the tools whose output is shown when they are done.
 The output of others is shown on demand."
   :type '(repeat string)

@@ -4,6 +4,8 @@
 
 use agent_client_protocol_schema::{v1, v2};
 
+use crate::catalogue::tools::{self, ToolKind, ToolRow};
+
 /// Writes one of our enums as that of each version: the crate has a type for each, with the same names.
 macro_rules! named_alike {
     ($ours:ident is $theirs:ident { $($one:ident = $other:ident),+ }) => {
@@ -45,24 +47,24 @@ pub enum CallKind {
 impl CallKind {
     /// The kind of a tool.
     pub fn of(tool: &str) -> Self {
-        match tool {
-            "read" => Self::Read,
-            "write" | "edit" => Self::Edit,
-            "search" | "find" => Self::Search,
-            "bash" | "job" => Self::Execute,
-            "fetch" => Self::Fetch,
-            _ => Self::Other,
+        match ToolRow::of(tool).map(|row| row.kind) {
+            Some(ToolKind::Read) => Self::Read,
+            Some(ToolKind::Edit) => Self::Edit,
+            Some(ToolKind::Search) => Self::Search,
+            Some(ToolKind::Execute) => Self::Execute,
+            Some(ToolKind::Fetch) => Self::Fetch,
+            Some(ToolKind::Delegate | ToolKind::Ask) | None => Self::Other,
         }
     }
 
     /// The tool of ours whose rules are those of such calls; `None` for calls that are like none of them.
     pub const fn tool(self) -> Option<&'static str> {
         match self {
-            Self::Read => Some("read"),
-            Self::Edit => Some("edit"),
-            Self::Search => Some("search"),
-            Self::Execute => Some("bash"),
-            Self::Fetch => Some("fetch"),
+            Self::Read => Some(tools::READ),
+            Self::Edit => Some(tools::EDIT),
+            Self::Search => Some(tools::SEARCH),
+            Self::Execute => Some(tools::BASH),
+            Self::Fetch => Some(tools::FETCH),
             Self::Delete | Self::Move | Self::Other => None,
         }
     }

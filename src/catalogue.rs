@@ -13,6 +13,7 @@ mod param;
 mod param_check;
 mod reference;
 mod slash_commands;
+pub mod tools;
 mod topics;
 
 pub use errors::{ERROR_CODES, ErrorCode, ErrorSpec};

@@ -51,6 +51,7 @@ pub mod undo;
 pub mod walk;
 mod write;
 
+pub use crate::catalogue::tools::{ASK_USER, BASH, DELEGATE, EDIT, FETCH, FIND, JOB, READ, SEARCH, WRITE};
 pub use error::CallError;
 pub use known::{KnownTexts, SeenText, Writer};
 pub use near_names::explained;
@@ -64,32 +65,14 @@ pub use redirect_policy::RedirectPolicy;
 use output::{KeptOutput, Outputs};
 use permission::Access;
 
-/// The name of the tool that asks the person; the engine answers it.
-pub const ASK_USER: &str = "ask-user";
-
 /// The search of a model's provider, by which rules and settings name it. It is no tool of ours.
 pub const WEB_SEARCH: &str = "web-search";
-
-/// The name of the tool that gives a task to a subagent; the engine answers it.
-pub const DELEGATE: &str = "delegate";
-
-/// The name of the tool that runs commands.
-pub const BASH: &str = "bash";
-
-/// The name of the tool that looks after background jobs; the engine carries it out.
-pub const JOB: &str = "job";
-
-/// The tools of which the mode `read-only` refuses every call, and what looks after their jobs.
-pub const CHANGING: &[&str] = &["write", "edit", BASH, JOB];
 
 /// The key in the details of a call that started a background job, or looked at one: the job's id.
 pub const JOB_ID: &str = "job-id";
 
 /// The key in the details of a call that looked at a background job: its status.
 pub const JOB_STATUS: &str = "job-status";
-
-/// The tool that asks a server for an address.
-pub const FETCH: &str = "fetch";
 
 /// The key in the details of a call of which nobody knows whether it changed its file.
 pub const UNKNOWN: &str = "unknown";

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use super::tools::{Shown, TOOLS};
 use crate::catalogue::{
     COMMANDS, ERROR_CODES, FEATURES, OPS, PROTOCOL_VERSION_TEXT, REALM_COMMANDS, SCOPE_KEYS, Shape, TOPICS,
 };
@@ -225,6 +226,8 @@ fn write_constants(file: &mut String) -> std::fmt::Result {
         "Names of the permission modes: what tools may do without asking.",
         Mode::NAMES.into_iter(),
     )?;
+    let diffs = TOOLS.iter().filter(|row| row.shown == Shown::Diff);
+    list(file, "diff-tools", "Tools whose result is shown as a diff.", diffs.map(|row| row.name))?;
     writeln!(file, "(provide 'edn-bridge-constants)\n\n;;; edn-bridge-constants.el ends here")
 }
 

@@ -41,6 +41,7 @@ pub(super) fn generate(root: &Path) -> Exit {
         ("spec/reference.md", catalogue::reference_page()),
         ("emacs/edn-bridge-constants.el", catalogue::emacs_constants()),
         ("src/contract/catalogue.edn", catalogue::contract_tables()),
+        ("docs/tool-table.md", catalogue::tools::tools_page()),
         ("src/contract/ui-catalogue.edn", edn_bridge::wire::ui::reference::contract_tables()),
         ("spec/ui-reference.md", edn_bridge::wire::ui::reference::page()),
         ("spec/ui-protocol.schema.json", edn_bridge::wire::ui::reference::schema()),

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::catalogue::tools::{ToolKind, ToolRow};
 use crate::context::delimiters::marked;
 use crate::limits::{COMPACT_FILES, COMPACT_SHORTEST_BYTES, COMPACT_TRIES, COMPACT_USER_TOKENS};
 use crate::message::{EntryId, Message, Role};
@@ -35,9 +36,10 @@ pub fn compaction(
             user_messages.push(message.id.clone());
         }
         let path = message.details.as_ref().and_then(|details| details.get("path")).and_then(Value::as_str);
-        match (message.tool_name.as_deref(), path) {
-            (Some("read"), Some(path)) => note(&mut files_read, path),
-            (Some("edit" | "write"), Some(path)) if message.is_error == Some(false) => {
+        let kind = message.tool_name.as_deref().and_then(ToolRow::of).map(|row| row.kind);
+        match (kind, path) {
+            (Some(ToolKind::Read), Some(path)) => note(&mut files_read, path),
+            (Some(ToolKind::Edit), Some(path)) if message.is_error == Some(false) => {
                 note(&mut files_changed, path);
             }
             _ => {}

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::catalogue::ErrorCode;
+use crate::catalogue::tools::READ;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::context::{Author, Library, Project};
@@ -109,7 +110,7 @@ impl Services {
         let project = self.library.known_for(Path::new(&*session.snapshot().facts.cwd));
         let skills = project.iter().flat_map(|project| project.skills.values());
         rules.extend(skills.filter(|skill| skill.scope == Author::User).map(|skill| Rule {
-            tool: Some("read".to_owned()),
+            tool: Some(READ.to_owned()),
             path: Some(format!("{}/**", glob::escape(&skill.folder.to_string_lossy()))),
             ..Rule::allowing()
         }));

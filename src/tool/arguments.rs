@@ -5,37 +5,11 @@
 //! passes as it came. Does not know the tools.
 
 use super::cut;
+use crate::catalogue::tools::TOOLS;
 use crate::json;
 use crate::limits::{ARGUMENT_DEPTH, QUOTED_ARGUMENTS};
 use crate::similar;
 use crate::value::{Map, Value};
-
-/// Names of other programs for tools of this one.
-const NAMES: &[(&str, &[&str])] = &[
-    ("read", &["read_file", "view", "view_file", "cat", "open_file"]),
-    ("write", &["write_file", "create_file", "save_file"]),
-    ("edit", &["str_replace", "edit_file", "multiedit", "search_replace", "replace_in_file", "replace"]),
-    (
-        "bash",
-        &[
-            "shell",
-            "sh",
-            "run",
-            "exec",
-            "terminal",
-            "run_command",
-            "execute_command",
-            "run_shell_command",
-            "run_terminal_cmd",
-            "local_shell",
-        ],
-    ),
-    ("search", &["grep", "rg", "ripgrep", "grep_search", "search_files", "search_file_content"]),
-    ("find", &["glob", "find_files", "file_search", "glob_search"]),
-    ("fetch", &["web_fetch", "fetch_url"]),
-    ("ask-user", &["ask", "ask_user_question", "question"]),
-    ("delegate", &["task", "agent", "subagent"]),
-];
 
 /// Keys of other programs for keys of this one's tools. None names two.
 const KEYS: &[(&str, &[&str])] = &[
@@ -77,8 +51,8 @@ pub fn meant<'o>(came: &str, offered: impl IntoIterator<Item = &'o str>) -> Mean
     let wanted = folded(name);
     let same = offered.iter().find(|other| **other == name || folded(other) == wanted);
     let by_alias = || {
-        let (of, _) = NAMES.iter().find(|(_, names)| names.iter().any(|alias| folded(alias) == wanted))?;
-        offered.iter().find(|other| *other == of)
+        let row = TOOLS.iter().find(|row| row.aliases.iter().any(|alias| folded(alias) == wanted))?;
+        offered.iter().find(|other| **other == row.name)
     };
     match same.or_else(by_alias).filter(|_| !wanted.is_empty()) {
         Some(known) => MeantName::Known((*known).to_owned()),
@@ -806,9 +780,10 @@ mod tests {
 
     #[test]
     fn no_alias_names_two() {
-        for table in [NAMES, KEYS] {
-            let mut all: Vec<String> =
-                table.iter().flat_map(|(_, names)| names.iter().map(|name| folded(name))).collect();
+        let tools: Vec<&str> = TOOLS.iter().flat_map(|row| row.aliases).copied().collect();
+        let keys: Vec<&str> = KEYS.iter().flat_map(|(_, names)| names.iter()).copied().collect();
+        for names in [tools, keys] {
+            let mut all: Vec<String> = names.into_iter().map(folded).collect();
             let count = all.len();
             all.sort();
             all.dedup();

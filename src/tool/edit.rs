@@ -30,7 +30,7 @@ pub(super) struct Edit;
 impl Tool for Edit {
     fn spec(&self) -> ToolSpec {
         spec(
-            "edit",
+            super::EDIT,
             "Replaces texts in a file. Each old text must stand in the file exactly once; give more of its \
              surroundings where it does not, or set replace_all. Line ends need no care: the file keeps its own. All \
              replacements are made, or none. An empty old text makes a file that is not there.",

@@ -17,7 +17,7 @@ pub(super) struct Find;
 impl Tool for Find {
     fn spec(&self) -> ToolSpec {
         spec(
-            "find",
+            super::FIND,
             "Finds files by a glob, such as *.rs, src or src/**/test_*.py; the newest come first. Leaves out hidden \
              files and what the ignore files of the project name, and says how many.",
             &[

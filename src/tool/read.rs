@@ -30,7 +30,7 @@ pub(super) struct Read;
 impl Tool for Read {
     fn spec(&self) -> ToolSpec {
         spec(
-            "read",
+            super::READ,
             "Reads a file: text as numbered lines, a notebook as cells, an image (PNG, JPEG, GIF, WebP) as an image. A \
              first line in brackets says what is special: CRLF line ends, an encoding.",
             &[

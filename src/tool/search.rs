@@ -30,7 +30,7 @@ pub(super) struct Search;
 impl Tool for Search {
     fn spec(&self) -> ToolSpec {
         spec(
-            "search",
+            super::SEARCH,
             "Searches files for a regular expression (Rust syntax) and returns the matching lines with file and \
              line number. Leaves out hidden and binary files and what the ignore files of the project name, and says \
              how many.",

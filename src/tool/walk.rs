@@ -41,7 +41,7 @@ impl DeniedPaths {
             rule.decision == Decision::Deny
                 && rule.command.is_none()
                 && rule.host.is_none()
-                && (rule.names(tool) || rule.names("read"))
+                && (rule.names(tool) || rule.names(super::READ))
         };
         let holding = || rules.iter().filter(holds);
         let globs: Vec<&str> = holding().filter_map(|rule| rule.path.as_deref()).collect();

@@ -32,7 +32,7 @@ pub(super) struct Write;
 impl Tool for Write {
     fn spec(&self) -> ToolSpec {
         spec(
-            "write",
+            super::WRITE,
             "Writes a file, in place of what is there, which must have been read before. Folders are made as needed. \
              A file that is there keeps its line ends and its encoding. To change a part, use edit.",
             &[

@@ -13,6 +13,7 @@ fn generated_files_match_the_catalogue() {
         ("spec/reference.md", catalogue::reference_page()),
         ("emacs/edn-bridge-constants.el", catalogue::emacs_constants()),
         ("src/contract/catalogue.edn", catalogue::contract_tables()),
+        ("docs/tool-table.md", catalogue::tools::tools_page()),
         ("src/contract/ui-catalogue.edn", ui::reference::contract_tables()),
         ("spec/ui-reference.md", ui::reference::page()),
         ("spec/ui-protocol.schema.json", ui::reference::schema()),
@@ -20,6 +21,14 @@ fn generated_files_match_the_catalogue() {
         let found = std::fs::read_to_string(root().join(path)).unwrap_or_default();
         assert!(found == expected, "{path} is not what the catalogue says; run `make generate`");
     }
+}
+
+#[test]
+fn tools_on_offer_are_the_rows_in_their_order() {
+    let rows: Vec<&str> = catalogue::tools::TOOLS.iter().map(|row| row.name).collect();
+    let offered: Vec<String> =
+        edn_bridge::tool::toolbox::Toolbox::builtin().specs().into_iter().map(|spec| spec.name).collect();
+    assert_eq!(offered, rows, "a tool is a file of src/tool and a row of src/catalogue/tools.rs");
 }
 
 #[test]

@@ -27,7 +27,6 @@ const TABLE: Table = &[
     ("glob", &["limits", "meter"]),
     ("json", &["value", "limits"]),
     ("jsonrpc", &["value", "limits", "json"]),
-    ("acp", &[]),
     ("visible", &[]),
     ("similar", &["limits"]),
     ("clock", &[]),
@@ -53,6 +52,7 @@ const TABLE: Table = &[
     ("message", &["value", "limits"]),
     ("delivery", &[]),
     ("catalogue", &["value", "limits", "message", "delivery"]),
+    ("acp", &["catalogue"]),
     ("facts", &["value", "limits", "message"]),
     ("project", &["sha256"]),
     // What a journal keeps.
@@ -131,6 +131,7 @@ const TABLE: Table = &[
             "http",
             "message",
             "facts",
+            "catalogue",
             "event",
             "provider",
         ],

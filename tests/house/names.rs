@@ -122,6 +122,47 @@ const PHRASES: &[(&str, &str)] = &[
 const HEADS: usize = 94;
 const COMMENTS: usize = 965;
 
+/// Words in quotes that are names of tools too, and mean a program, a step or a key there.
+const NO_TOOLS: &[(&str, &str)] = &[
+    ("src/config", "bash"),
+    ("src/config", "fetch"),
+    ("src/engine/external/client_methods.rs", "bash"),
+    ("src/engine/external/requested.rs", "edit"),
+    ("src/engine/trust_preview.rs", "fetch"),
+    ("src/engine/workflow.rs", "bash"),
+    ("src/export/highlight.rs", "bash"),
+    ("src/projection.rs", "bash"),
+    ("src/query/resolvers/job.rs", "bash"),
+    ("src/tool/permission/act.rs", "bash"),
+    ("src/tool/process.rs", "bash"),
+    ("src/tool/shell", "bash"),
+    ("src/tool/shell", "fetch"),
+];
+
+#[test]
+fn names_of_tools_stand_in_their_rows_alone() {
+    // "read", "write", "find" and "search" are words of much else.
+    let tools = ["edit", "bash", "fetch", "delegate", "ask-user"];
+    let mut found = Vec::new();
+    for file in files(&["src"], &["rs"]) {
+        let name = file.to_string_lossy();
+        if ["src/catalogue/tools.rs", "src/contract/", "src/edn/"].iter().any(|own| name.starts_with(own)) {
+            continue;
+        }
+        let text = read(&file);
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        for line in code.lines().map(str::trim).filter(|line| !line.starts_with("//")) {
+            for tool in tools {
+                let is_other = NO_TOOLS.iter().any(|(place, word)| name.starts_with(place) && *word == tool);
+                if line.contains(&format!("\"{tool}\"")) && !is_other {
+                    found.push(format!("{name}: {line}"));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "a property of a tool is read from its row:\n{}", found.join("\n"));
+}
+
 #[test]
 fn modules_and_types_have_the_nouns_of_the_field() {
     let mut wrong = Vec::new();

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use super::regenerate::unanswered;
 use super::state::SessionState;
 use crate::catalogue::ErrorCode;
+use crate::catalogue::tools::ToolRow;
 use crate::clock::epoch_millis;
 use crate::engine::handle::Handle;
 use crate::engine::idempotency::{CarriedOut, Lookup, conflict};
@@ -59,7 +60,7 @@ impl DurableState {
             let detail = |key: &'static str| message.details.as_ref().and_then(|details| details.get(key));
             if let (Some(path), Some(seen)) = (detail("path").and_then(Value::as_str), tool::seen(detail))
                 && message.is_error == Some(false)
-                && matches!(message.tool_name.as_deref(), Some("read" | "write" | "edit"))
+                && message.tool_name.as_deref().and_then(ToolRow::of).is_some_and(ToolRow::shows_file)
             {
                 self.handle.known.shown(Path::new(path), seen);
             }

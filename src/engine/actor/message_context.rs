@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::durable::DurableState;
 use super::state::user_message;
+use crate::catalogue::tools::READ;
 use crate::context::reference::{self, Reader};
 use crate::context::skill;
 use crate::engine::incoming::Ahead;
@@ -55,7 +56,7 @@ impl DurableState {
             let ground = shared.configuration.ground(cwd, &roots);
             let (mode, damage) = (shared.mode(&facts), shared.kept_rules.damage(cwd));
             let may_read = |path: &Path| {
-                let act = Act::of("read", Access::Read(path.to_owned()));
+                let act = Act::of(READ, Access::Read(path.to_owned()));
                 match permission::judge(mode, &rules, &ground, &act) {
                     Verdict::Allow => Ok(()),
                     Verdict::Deny(reason) => Err(reason),
@@ -73,7 +74,7 @@ impl DurableState {
             });
             let reader = Reader {
                 may_read: &may_read,
-                barred: &DeniedPaths::new(&rules, &ground, "read"),
+                barred: &DeniedPaths::new(&rules, &ground, READ),
                 is_stopped: &|| stop.is_cancelled(),
                 is_elsewhere: &|mention| {
                     mention

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::durable::DurableState;
 use super::state::SessionState;
 use crate::catalogue::ErrorCode;
+use crate::catalogue::tools::{self, ToolKind, ToolRow};
 use crate::event::{Body, FilesUndone};
 use crate::limits::UNDO_TURNS;
 use crate::message::TurnId;
@@ -14,7 +15,6 @@ use crate::store::EntryBody;
 use crate::tool::output::Outputs;
 use crate::tool::permission::{self, Access, Act, Verdict};
 use crate::tool::undo::{self, Action, Exchange, Exchanged, Texts};
-use crate::tool::{BASH, DELEGATE};
 use crate::value::Value;
 use crate::visible;
 
@@ -104,7 +104,7 @@ fn why_denied(durable: &DurableState, path: &Path) -> Option<String> {
     let rules = durable.shared.rules_for(&durable.handle.config(), &durable.handle);
     let (cwd, roots) = (Path::new(&*durable.state.facts.cwd), durable.handle.roots());
     let ground = durable.shared.configuration.ground(cwd, &roots);
-    ["write", "edit"].into_iter().find_map(|tool| {
+    ToolRow::names_of(ToolKind::Edit).find_map(|tool| {
         let act = Act::of(tool, Access::Write(path.to_owned()));
         match permission::judge(durable.shared.mode(&durable.state.facts), &rules, &ground, &act) {
             Verdict::Deny(reason) => Some(reason),
@@ -117,7 +117,8 @@ fn why_denied(durable: &DurableState, path: &Path) -> Option<String> {
 fn ran(state: &SessionState, turn: &TurnId) -> Option<String> {
     let messages = state.entries.all().iter().filter_map(|entry| entry.body.message());
     let since = messages.skip_while(|message| message.turn_id.as_ref() != Some(turn));
-    let ran = since.into_iter().any(|message| matches!(message.tool_name.as_deref(), Some(BASH | DELEGATE)));
+    let stays = |name: &str| ToolRow::of(name).is_some_and(|row| row.undo == tools::Undo::Stay);
+    let ran = since.into_iter().any(|message| message.tool_name.as_deref().is_some_and(stays));
     ran.then(|| {
         "That turn, or one after it, ran commands or subagents; what those changed stays as it is.".to_owned()
     })

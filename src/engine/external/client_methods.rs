@@ -65,7 +65,7 @@ impl ExternalTurn<'_> {
         let name = file.to_string_lossy();
         let arguments = arguments([("path", name.as_ref()), ("content", text)]);
         let id = self.turn.shared.clock.id("tc-").into();
-        let call = proposed(&self.turn.tools(), id, "write".into(), arguments);
+        let call = proposed(&self.turn.tools(), id, tool::WRITE.into(), arguments);
         let outcome = served(self.turn, call, permitted).await;
         match outcome.is_error {
             false => Ok(AgentReply::Done),
@@ -78,8 +78,8 @@ impl ExternalTurn<'_> {
         let resolved = self.resolved(file)?;
         let name = file.to_string_lossy();
         let id = self.turn.shared.clock.id("tc-").into();
-        let call = proposed(&self.turn.tools(), id, "read".into(), arguments([("path", name.as_ref())]));
-        let act = Act::of("read", Access::Read(resolved.clone()));
+        let call = proposed(&self.turn.tools(), id, tool::READ.into(), arguments([("path", name.as_ref())]));
+        let act = Act::of(tool::READ, Access::Read(resolved.clone()));
         self.batch.admit(&Arc::new(call), &act, None).await.map_err(|refusal| refused(refusal.text))?;
         let shown = resolved.clone();
         let read = tokio::task::spawn_blocking(move || files::read(&resolved, AGENT_FILE_BYTES)).await;

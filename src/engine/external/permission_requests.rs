@@ -140,8 +140,8 @@ impl ExternalTurn<'_> {
         let denies = |act: &Act| matches!(self.batch.judge_act(call, act), Verdict::Deny(_));
         // A new file is written, a changed one edited: the agent does not say which rule it means.
         let mut as_write = act.clone();
-        for part in as_write.parts.iter_mut().filter(|part| *part.tool == *"edit") {
-            part.tool = "write".into();
+        for part in as_write.parts.iter_mut().filter(|part| *part.tool == *tool::EDIT) {
+            part.tool = tool::WRITE.into();
         }
         // What its title says may be the command: no reason to allow it, but one to deny it.
         let is_titled = kind == CallKind::Execute && act.commands().is_none();

@@ -13,6 +13,7 @@ use crate::http::Url;
 use crate::limits::{AGENT_ACT_PARTS, RULE_STEPS};
 use crate::meter::Meter;
 use crate::sha256;
+use crate::tool;
 use crate::tool::path;
 use crate::tool::permission::{Access, Act, Part, Run};
 use crate::value::Value;
@@ -265,10 +266,10 @@ impl Gathering<'_> {
         match self.kind {
             // A command says itself what it does.
             CallKind::Read | CallKind::Execute | CallKind::Fetch => {
-                self.each(text).into_iter().for_each(|path| self.add("read", Access::Read(path)));
+                self.each(text).into_iter().for_each(|path| self.add(tool::READ, Access::Read(path)));
             }
             CallKind::Search => {
-                self.each(text).into_iter().for_each(|path| self.add("search", Access::Read(path)));
+                self.each(text).into_iter().for_each(|path| self.add(tool::SEARCH, Access::Read(path)));
             }
             CallKind::Edit | CallKind::Delete | CallKind::Move | CallKind::Other => self.change(text, None),
         }
@@ -295,7 +296,7 @@ impl Gathering<'_> {
             if text.is_some() {
                 self.permits.push(Permit { access: access.clone(), text });
             }
-            self.add("edit", access);
+            self.add(tool::EDIT, access);
         }
     }
 
@@ -393,7 +394,7 @@ impl Gathering<'_> {
     fn named(&mut self, key: Option<Key>, text: &str) {
         let web = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         if let Some(url) = web {
-            self.add("fetch", Access::Fetch(url));
+            self.add(tool::FETCH, Access::Fetch(url));
             if key == Some(Key::Address) {
                 return;
             }
@@ -474,7 +475,7 @@ impl Gathering<'_> {
             };
             let access = Access::Run(Run { folder: folder.clone(), variables: variables.clone(), ..run });
             self.permits.push(Permit { access: access.clone(), text: None });
-            self.add("bash", access);
+            self.add(tool::BASH, access);
         }
     }
 }

@@ -17,6 +17,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::catalogue::tools::ToolRow;
 use crate::crash;
 use crate::engine::change::Change;
 use crate::engine::client_files::{Closed, Seen};
@@ -283,7 +284,7 @@ fn check_images(outcome: &mut Outcome) {
 /// Writes a result, then shows it.
 pub async fn settle(turn: &Turn, call: Arc<ToolCall>, mut outcome: Outcome) -> Result<(), ApiError> {
     check_images(&mut outcome);
-    if matches!(&*call.name, "read" | "edit" | "write")
+    if ToolRow::of(&call.name).is_some_and(ToolRow::shows_file)
         && let Some(path) = outcome.details.get_keyword("path").and_then(Value::as_str)
     {
         turn.touches(path);
@@ -629,7 +630,7 @@ impl Batch<'_> {
     /// Why a call cannot be made; of a file that does not exist, with those that may be meant.
     async fn explained(&self, error: CallError) -> CallError {
         let CallError::Missing { path, .. } = &error else { return error };
-        let barred = self.barred("read", &Plan { access: Access::Read(path.clone()), diff: None });
+        let barred = self.barred(tool::READ, &Plan { access: Access::Read(path.clone()), diff: None });
         let (cwd, stop) = (self.cwd.clone(), self.turn.stop.clone());
         let explained = move || tool::explained(error, &cwd, &barred, &stop);
         tokio::task::spawn_blocking(explained).await.unwrap_or(CallError::Broken)
@@ -794,7 +795,7 @@ impl Batch<'_> {
     /// that may read the file unasked; for another one the plan is asked about first.
     fn plan_despite(&self, call: &ToolCall, plan: Option<Plan>, error: CallError) -> Result<Plan, CallError> {
         let Some(Plan { access: Access::Write(path), .. }) = &plan else { return Err(error) };
-        let read = ToolCall { name: "read".into(), ..call.clone() };
+        let read = ToolCall { name: tool::READ.into(), ..call.clone() };
         match self.judge(&read, &Plan { access: Access::Read(path.clone()), diff: None }) {
             Verdict::Allow => Err(error),
             _ => plan.ok_or(error),

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::catalogue::tools::ToolRow;
 use crate::clock::rfc3339;
 use crate::context;
 use crate::context::instructions::Instructions;
@@ -95,7 +96,9 @@ impl Composer<'_> {
         let place = |name: &str| self.0.session.prompt.place(name);
         let is_free = self.0.execution.is_none() && self.0.session.working_for().is_none();
         if is_free && self.0.session.snapshot().facts.mode == Mode::ReadOnly {
-            tools.retain(|tool| place(&tool.name).is_some() || !tool::CHANGING.contains(&tool.name.as_str()));
+            tools.retain(|tool| {
+                place(&tool.name).is_some() || !ToolRow::of(&tool.name).is_some_and(|row| row.changes)
+            });
         }
         // In the order in which they were offered first: what comes later stands behind.
         tools.sort_by_key(|tool| place(&tool.name).unwrap_or(usize::MAX));

@@ -1,6 +1,7 @@
 //! Rules as a person writes them on a command line: `edit`, `bash:npm test`, `write:src/**`, `fetch:docs.rs`. Judges nothing.
 
 use super::{Decision, Rule, RuleError};
+use crate::catalogue::tools::{ToolRow, Touches};
 use crate::tool;
 
 /// The part of a call that the text behind the tool is about.
@@ -12,10 +13,10 @@ enum Subject {
 
 /// The part that the rules of a tool are about.
 fn subject(tool: &str) -> Subject {
-    match tool {
-        tool::BASH => Subject::Command,
-        tool::FETCH => Subject::Host,
-        _ => Subject::Path,
+    match ToolRow::of(tool).map(|row| row.touches) {
+        Some(Touches::Command) => Subject::Command,
+        Some(Touches::Host) => Subject::Host,
+        Some(Touches::Path | Touches::Nothing) | None => Subject::Path,
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::catalogue::tools::{Shown, ToolRow};
 use crate::clock::{Clock, epoch_millis, rfc3339};
 use crate::event::question::QuestionContent;
 use crate::event::{
@@ -609,7 +610,8 @@ pub fn arguments_of(arguments: &Value<'_>) -> (Map<'static>, String) {
 /// The text of a result. That of a change of a file is JSON with the diff, which interfaces show.
 pub fn result_text(tool: &str, arguments: &Value<'_>, text: &str, details: &Value<'_>) -> String {
     let diff = details.get("diff").and_then(Value::as_str);
-    let was_made = matches!(tool, "edit" | "write") && details.get("denied").is_none();
+    let has_diff = ToolRow::of(tool).is_some_and(|row| row.shown == Shown::Diff);
+    let was_made = has_diff && details.get("denied").is_none();
     let Some(diff) = diff.filter(|_| was_made) else { return text.to_owned() };
     let mut shown = Map::new().with("summary", text).with("diff", diff);
     shown.put_some("file_path", arguments.get("path").and_then(Value::as_str));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::catalogue::tools::ToolRow;
 use crate::event::question::{Approval, QuestionContent, QuestionKind};
 use crate::event::{Choice, Event, QuestionAsked};
 use crate::secret::Secret;
@@ -169,13 +170,8 @@ fn request(asked: &QuestionAsked, whose: Option<&str>) -> (&'static str, Map<'st
 }
 
 fn title_of(approval: &Approval) -> String {
-    match &*approval.tool {
-        "bash" => "Run command?".to_owned(),
-        "edit" | "write" => "Change file?".to_owned(),
-        "read" => "Read file?".to_owned(),
-        "fetch" => "Fetch page?".to_owned(),
-        tool => format!("Allow {tool}?"),
-    }
+    let title = ToolRow::of(&approval.tool).and_then(|row| row.title);
+    title.map_or_else(|| format!("Allow {}?", approval.tool), str::to_owned)
 }
 
 /// A rule on one line.

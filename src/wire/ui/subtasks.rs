@@ -1,6 +1,7 @@
 //! Subagents that the person starts as tasks: a call of `delegate` without a run, and what is known of it. Decides
 //! nothing; the question about the subagent and the rules are those of any call.
 
+use crate::catalogue::tools::DELEGATE;
 use crate::clock::rfc3339;
 use crate::facts::JobStatus;
 use crate::limits::UI_KEPT_RUNS;
@@ -10,9 +11,6 @@ use crate::wire::jsonrpc::{at, flag, text};
 use crate::wire::ui::codes::{Code, Fault};
 use crate::wire::ui::connection_state::{Subtask, UiStateInner};
 use crate::wire::ui::request::Ask;
-
-/// The tool that runs a subagent.
-const DELEGATE: &str = "delegate";
 
 /// Its record.
 fn record(subtask: &Subtask) -> Map<'static> {
