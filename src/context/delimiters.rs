@@ -2,6 +2,8 @@
 //! one. Knows characters alone.
 
 use std::borrow::Cow;
+use std::iter::Peekable;
+use std::str::Chars;
 
 /// The marks between which texts stand that this program puts before a model; `server-` begins several.
 const MARKS: &[&str] = &[
@@ -54,7 +56,11 @@ fn without<'t>(text: &'t str, marks: &[&str]) -> Cow<'t, str> {
     let mut taken = 0;
     for (at, _) in text.match_indices('<') {
         let (before, after) = (text.get(taken..at), text.get(at.saturating_add(1)..));
-        if marks.iter().any(|mark| is_mark(after.unwrap_or_default(), mark)) {
+        let mut name = after.unwrap_or_default().chars().peekable();
+        skip_unseen(&mut name);
+        name.next_if_eq(&'/');
+        skip_unseen(&mut name);
+        if marks.iter().any(|mark| is_mark(name.clone(), mark)) {
             safe.push_str(before.unwrap_or_default());
             safe.push_str("&lt;");
             taken = at.saturating_add(1);
@@ -67,13 +73,19 @@ fn without<'t>(text: &'t str, marks: &[&str]) -> Cow<'t, str> {
     safe.into()
 }
 
-/// Whether a mark goes on so after its `<`. Stops at the next `<`, so that a text is read a few times at most.
-fn is_mark(after: &str, mark: &str) -> bool {
-    let mut rest = after.chars().filter(|c| !is_unseen(*c)).peekable();
-    rest.next_if_eq(&'/');
-    let begins = mark.chars().all(|expected| rest.next().is_some_and(|c| c.eq_ignore_ascii_case(&expected)));
-    begins
-        && (mark.ends_with('-') || rest.peek().is_none_or(|c| !c.is_alphanumeric() && !"-_.:".contains(*c)))
+/// Whether a text goes on with the name of a mark. Stops at the next `<`, so that a text is read a few times at most.
+fn is_mark(mut rest: Peekable<Chars<'_>>, mark: &str) -> bool {
+    let begins = mark.chars().all(|expected| {
+        skip_unseen(&mut rest);
+        rest.next().is_some_and(|c| c.eq_ignore_ascii_case(&expected))
+    });
+    // A longer name is another one.
+    let ends = |c: &char| !c.is_alphanumeric() && !"-_.:".contains(*c);
+    begins && (mark.ends_with('-') || rest.peek().is_none_or(ends))
+}
+
+fn skip_unseen(rest: &mut Peekable<Chars<'_>>) {
+    while rest.next_if(|c| is_unseen(*c)).is_some() {}
 }
 
 /// A character that a reader may pass over: blanks, and what is drawn as nothing.

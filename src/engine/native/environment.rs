@@ -34,8 +34,9 @@ pub async fn block(turn: &Turn, surroundings: &Surroundings) -> String {
         about_mode(surroundings.mode),
     );
     if let Some(branch) = &surroundings.branch {
-        let of_git = of_git(turn, ENVIRONMENT_BYTES.saturating_sub(text.len())).await;
-        text.push_str(&delimiters::body(&format!("Git branch: {branch}\n{of_git}")));
+        let branch = format!("Git branch: {branch}\n");
+        let room = ENVIRONMENT_BYTES.saturating_sub(text.len()).saturating_sub(branch.len());
+        text.push_str(&delimiters::body(&(branch + &of_git(turn, room).await)));
     }
     text.push_str("</environment>");
     text
