@@ -88,7 +88,7 @@ impl HttpError {
 
     /// Whether the same request fails again, however often it is sent.
     pub const fn lasts(&self) -> bool {
-        matches!(self, Self::Impossible(_) | Self::NotTls | Self::NotHttp(_) | Self::Certificate(_))
+        matches!(self, Self::Impossible(_) | Self::NotTls | Self::Certificate(_))
     }
 
     /// Whether no connection was made, or it was lost.
@@ -167,7 +167,13 @@ impl From<&reqwest::Error> for HttpError {
                 Self::Unreachable("it did not take the connection in time".to_owned())
             }
             error => match cause_of(error) {
-                words if words.starts_with("invalid HTTP version") => Self::NotHttp(words),
+                // Of SSH, mail and others, the server speaks first.
+                words
+                    if words.starts_with("invalid HTTP version")
+                        || words.starts_with("received unexpected") =>
+                {
+                    Self::NotHttp(words)
+                }
                 words => Self::Lost(words),
             },
         }
