@@ -643,6 +643,7 @@ const PACKAGES: &[(&str, Table)] = &[
                 &[
                     "bridge::client",
                     "bridge::facts",
+                    "bridge::message",
                     "bridge::repl",
                     "bridge::value",
                     "default_model",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::lenient::{Lenient, LenientList, LenientStruct};
+use super::lenient::{Lenient, LenientScalars, LenientStruct};
 use super::protocol::Out;
 use crate::message::Sources;
 use crate::provider::Chunk;
@@ -36,7 +36,7 @@ pub struct Nested {
 #[serde(default)]
 pub struct SearchAction {
     query: Lenient<String>,
-    queries: LenientList<Lenient<String>>,
+    queries: LenientScalars<String>,
     url: Lenient<String>,
 }
 
@@ -57,7 +57,7 @@ impl Citations {
 
     /// A search, or a page that was opened.
     pub fn action(&mut self, action: SearchAction) {
-        let queries = action.queries.into_iter().map(Lenient::text);
+        let queries = action.queries.into_iter();
         queries.chain([action.query.text()]).for_each(|words| self.search(&words));
         self.page(&action.url.text(), "", None);
     }

@@ -7,7 +7,7 @@ use super::calls::PartialCalls;
 use super::citations::Citations;
 use super::history::{self, ContentPart, EncodedImage, HistoryIndex, HistoryPart, Target, Utterance};
 use super::json::{self, Object as _};
-use super::lenient::{Lenient, LenientList, LenientStruct, RawJson};
+use super::lenient::{Lenient, LenientList, LenientScalars, LenientStruct, RawJson};
 use super::protocol::{Broken, Decoder, Out, Outgoing, close, parse, reported};
 use super::sse::SseEvent;
 use super::text_deltas::TextDeltas;
@@ -245,7 +245,7 @@ impl AnswerDecoder {
     fn cite(&mut self) {
         let Some(grounding) = self.grounding.take() else { return };
         for words in grounding.web_search_queries {
-            self.sources.search(&words.text());
+            self.sources.search(&words);
         }
         let said = self.said.take().unwrap_or_default();
         let page = |chunk: Chunked| {
@@ -262,7 +262,7 @@ impl AnswerDecoder {
             let begin = place(segment.start_index.get().unwrap_or(0));
             let span = begin.zip(segment.end_index.get().and_then(place));
             for index in support.grounding_chunk_indices {
-                let index = index.get().and_then(|index| usize::try_from(index).ok());
+                let index = usize::try_from(index).ok();
                 if let Some((url, title)) = index.and_then(|index| pages.get(index)) {
                     self.sources.page(url, title, span);
                 }
@@ -360,7 +360,7 @@ struct Candidate {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Grounding {
-    web_search_queries: LenientList<Lenient<String>>,
+    web_search_queries: LenientScalars<String>,
     grounding_chunks: LenientList<Chunked>,
     grounding_supports: LenientList<Support>,
 }
@@ -382,7 +382,7 @@ struct Page {
 #[serde(rename_all = "camelCase", default)]
 struct Support {
     segment: LenientStruct<Segment>,
-    grounding_chunk_indices: LenientList<Lenient<u64>>,
+    grounding_chunk_indices: LenientScalars<u64>,
 }
 
 /// Bytes of the text.

@@ -1,7 +1,8 @@
 //! Fields of a server's JSON that are absent where their shape is wrong, so that no trifle costs an answer.
 //!
 //! A figure may come as `12`, `12.0` or `"12"`, an id as a number, an object where a price belongs. [`Lenient`] reads
-//! a scalar from any of them, [`LenientStruct`] an object and [`LenientList`] a list. Knows no protocol.
+//! a scalar from any of them, [`LenientStruct`] an object, [`LenientList`] a list of objects and
+//! [`LenientScalars`] one of scalars. Knows no protocol.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,6 +22,10 @@ pub struct LenientStruct<T>(Option<T>);
 /// The objects of a list; empty if no list was sent.
 #[derive(Debug, Clone)]
 pub struct LenientList<T>(Vec<T>);
+
+/// The scalars of a list, without what is none; empty if no list was sent.
+#[derive(Debug, Clone)]
+pub struct LenientScalars<T>(Vec<T>);
 
 /// The text of a JSON value, verbatim.
 #[derive(Debug, Clone)]
@@ -182,6 +187,29 @@ impl<T> IntoIterator for LenientList<T> {
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter()
+    }
+}
+
+impl<T> Default for LenientScalars<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> IntoIterator for LenientScalars<T> {
+    type Item = T;
+    type IntoIter = std::vec::IntoIter<T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'de, T: Scalar> Deserialize<'de> for LenientScalars<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = <&'de RawValue>::deserialize(deserializer)?.get();
+        let items = serde_json::from_str::<Vec<Lenient<T>>>(json).unwrap_or_default();
+        Ok(Self(items.into_iter().filter_map(Lenient::get).collect()))
     }
 }
 

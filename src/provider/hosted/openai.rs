@@ -13,7 +13,7 @@ use super::citations::{Annotation, Citations};
 use super::gemini::signed;
 use super::history::{self, ContentPart, EncodedImage, HistoryIndex, HistoryPart, Target, Utterance};
 use super::json::{self, Object as _};
-use super::lenient::{Lenient, LenientList, LenientStruct, RawJson};
+use super::lenient::{Lenient, LenientList, LenientScalars, LenientStruct, RawJson};
 use super::protocol::{Broken, Decoder, Out, Outgoing, close, parse, reported};
 use super::spec::Server;
 use super::sse::SseEvent;
@@ -328,7 +328,7 @@ impl Decoder for AnswerDecoder {
 
 impl AnswerDecoder {
     /// Notes the pages that Perplexity lists beside the answer, with their titles or without.
-    fn list(&mut self, results: Vec<ListedPage>, citations: Vec<Lenient<String>>) {
+    fn list(&mut self, results: Vec<ListedPage>, citations: Vec<String>) {
         let count = results.len().max(citations.len());
         if count <= self.listed {
             return;
@@ -337,7 +337,7 @@ impl AnswerDecoder {
         for page in results {
             self.sources.page(&page.url.text(), &page.title.text(), None);
         }
-        citations.into_iter().for_each(|url| self.sources.page(&url.text(), "", None));
+        citations.into_iter().for_each(|url| self.sources.page(&url, "", None));
     }
 
     fn finish(&mut self, out: &mut Out) -> Result<(), Broken> {
@@ -365,7 +365,7 @@ struct Payload {
     usage: LenientStruct<Tokens>,
     x_groq: LenientStruct<Groq>,
     search_results: LenientList<ListedPage>,
-    citations: LenientList<Lenient<String>>,
+    citations: LenientScalars<String>,
     error: Option<RawJson>,
 }
 
