@@ -41,7 +41,7 @@ pub struct SessionFacts {
     pub created_at: Arc<str>,
     /// Its activity.
     pub phase: Phase,
-    /// What its turn is doing, while one runs.
+    /// The activity of its turn, while one runs.
     pub activity: Option<Arc<Activity>>,
     /// The queued messages.
     pub pending_messages: usize,
@@ -286,7 +286,7 @@ pub struct AtWork {
     pub cwd: Arc<str>,
     /// What it does. It is idle if a command runs beside its turns.
     pub phase: Phase,
-    /// What its turn is doing, while one runs.
+    /// The activity of its turn, while one runs.
     pub activity: Option<Arc<Activity>>,
     /// The kind of the oldest question that waits in it, such as `approve`.
     pub asks: Option<&'static str>,

@@ -224,7 +224,7 @@ pub fn session_state(facts: &SessionFacts) -> Map<'_> {
     map
 }
 
-/// What a turn is doing.
+/// The activity of a turn.
 pub fn activity(activity: &Activity) -> Map<'_> {
     let mut map = Map::new().with("kind", activity.doing.as_str());
     map.put("since-ms", Value::int(activity.since_ms));

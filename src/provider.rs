@@ -196,7 +196,7 @@ pub struct ProviderError {
     pub limit: Option<u64>,
     /// The message of the conversation that the server refused, if it has said so.
     pub refused: Option<EntryId>,
-    /// What the message ends with: what helps, where the cause of a failed request says that.
+    /// The end of the message: what helps, where the cause of a failed request says that.
     pub advice: Option<&'static str>,
 }
 

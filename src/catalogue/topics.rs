@@ -107,7 +107,7 @@ topics! {
         ["session-id" "phase" "is-streaming" "is-compacting" "pending-message-count" "retry-attempt"]
         ["session-file" "session-name" "session-display-name" "retry" "retry-deadline-ms" "interrupt-pending"
          "model-provider" "model-id" "setup" "model-reasoning" "thinking-level" "effective-reasoning-effort"
-         "header-model-label" "status-session-line" "extension-command-names" "prompt-templates" "mode"
+         "header-model-label" "status-session-line" "extension-command-names" "prompt-templates" "mode" "web-search"
          "context-tokens" "context-window" "queue-held" "can-retry" "interrupted" "host" "elsewhere" "owner-lost" "activity"]
         "The session's state changed. `:activity` is what its turn is doing, while one runs: {:kind, :since-ms}, \
          milliseconds since the epoch. `:kind` is \"waiting\" (for the model), \"thinking\", \"answering\", \"calling\" (the \

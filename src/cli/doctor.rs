@@ -258,7 +258,7 @@ fn agents(found: &mut Findings, settings: &Settings, layers: &Layers) {
 
 /// The programs of the hooks. A guard whose program is missing denies each of its calls.
 fn hooks(found: &mut Findings, settings: &Settings, layers: &Layers) {
-    // What cannot be read is told with the configuration.
+    // A file that cannot be read is told with the configuration.
     let Ok(hooks) = hooks_of(layers) else { return };
     for hook in hooks.iter() {
         match missing(&hook.command, &settings.cwd, &settings.environment) {

@@ -285,7 +285,7 @@ impl Layers {
         let agents = self.agents.iter_mut().skip(since.agents);
         for servers in self.mcp.iter_mut().skip(since.mcp).chain(agents) {
             let all = servers.value.as_map().into_iter().flat_map(Map::iter);
-            // What only switches the server of an earlier file says nothing of its files.
+            // An entry that only switches the server of an earlier file says nothing of its files.
             let all = all.filter(|(_, server)| server.get("command").or_else(|| server.get("url")).is_some());
             let sealed = all.filter_map(|(name, server)| {
                 let name = name.as_str().or_else(|| name.as_keyword())?;

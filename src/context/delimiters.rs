@@ -73,7 +73,7 @@ fn without<'t>(text: &'t str, marks: &[&str]) -> Cow<'t, str> {
     safe.into()
 }
 
-/// Whether a text goes on with the name of a mark. Stops at the next `<`, so that a text is read a few times at most.
+/// Whether a text continues with the name of a mark. Stops at the next `<`, so that a text is read a few times at most.
 fn is_mark(mut rest: Peekable<Chars<'_>>, mark: &str) -> bool {
     let begins = mark.chars().all(|expected| {
         skip_unseen(&mut rest);

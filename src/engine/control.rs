@@ -89,7 +89,7 @@ impl Outcome {
     }
 }
 
-/// What became of a request, and the session that it has reached.
+/// The outcome of a request, and the session that it has reached.
 struct Served {
     outcome: Outcome,
     /// `None` where the request has reached no session, or its sender may not know of it.
@@ -208,7 +208,7 @@ impl Engine {
         policy.content_folders.iter().cloned().chain([own]).collect()
     }
 
-    /// What becomes of a request, and the session that it has reached. The order of the checks is part of the protocol:
+    /// The outcome of a request, and the session that it has reached. The order of the checks is part of the protocol:
     /// whoever may not ask learns nothing of sessions, and a known key is answered before anything else about the
     /// request.
     async fn serve_control(&self, call: &Call, request: &ControlRequest, is_passed_on: bool) -> Served {

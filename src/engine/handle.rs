@@ -44,7 +44,7 @@ struct Showing {
     told: Vec<(u64, usize)>,
     /// What was shown that no entry contains yet.
     in_flight: InFlight,
-    /// What the turn is doing.
+    /// The activity of the turn.
     activity: TurnActivity,
 }
 

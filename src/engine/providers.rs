@@ -240,7 +240,7 @@ impl Providers {
         choice::choose(ChoiceFacts { named, providers: &providers, models, here })
     }
 
-    /// What names of models are read against: a provider that can be asked comes before one that cannot.
+    /// The providers and models that names are read against: a provider that can be asked comes before one that cannot.
     pub fn model_names<'n>(&'n self, models: &'n Models) -> ModelNames<'n> {
         let mut providers: Vec<(bool, &str)> =
             self.all().map(|provider| (!provider.is_ready(), provider.name())).collect();

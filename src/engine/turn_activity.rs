@@ -1,4 +1,4 @@
-//! What a turn is doing, derived from its events and its session's phase. Pure: the session's handle passes in each event
+//! The activity of a turn, derived from its events and its session's phase. Pure: the session's handle passes in each event
 //! with the time.
 
 use std::sync::Arc;
@@ -17,12 +17,12 @@ struct RunningCall {
     since_ms: i64,
 }
 
-/// What the turn of a session is doing.
+/// The activity of a session's turn.
 #[derive(Debug, Default)]
 pub struct TurnActivity {
-    /// What it shows.
+    /// The activity that is shown.
     shown: Option<Arc<Activity>>,
-    /// What the model does, or what is done with its conversation.
+    /// The step of the model, or of the work on its conversation.
     step: Option<Activity>,
     /// The running tool calls, the oldest first.
     running: Vec<RunningCall>,
@@ -31,7 +31,7 @@ pub struct TurnActivity {
 }
 
 impl TurnActivity {
-    /// What the turn is doing; `None` while none runs.
+    /// The activity to show; `None` while no turn runs.
     pub fn shown(&self) -> Option<&Arc<Activity>> {
         self.shown.as_ref()
     }
@@ -59,7 +59,8 @@ impl TurnActivity {
             Body::ThinkingDelta(_) => self.step(Doing::Thinking, &now_ms),
             Body::AssistantDelta(_) => self.step(Doing::Answering, &now_ms),
             Body::ToolStart(call) => self.step(Doing::Calling { tool: call.name.clone() }, &now_ms),
-            Body::AssistantMessage(_) | Body::CompactionEnded(_) => self.step(Doing::Waiting, &now_ms),
+            // After an answer come its calls or the end, and either says so itself.
+            Body::CompactionEnded(_) => self.step(Doing::Waiting, &now_ms),
             Body::ToolExecuting(call) => {
                 let (id, tool, summary) = (call.id.clone(), call.name.clone(), call.summary.clone());
                 self.running.push(RunningCall { call: id, tool, summary, since_ms: now_ms() });
@@ -102,7 +103,7 @@ impl TurnActivity {
         is_new
     }
 
-    /// What counts most is shown: a question, then what runs, then the model. Returns whether that is new.
+    /// Shows the one that counts most: a question, then what runs, then the model. Returns whether that is new.
     fn show(&mut self, now_ms: &impl Fn() -> i64) -> bool {
         let running = self.running.first().map(|first| Activity {
             doing: Doing::Tool {
@@ -145,7 +146,7 @@ mod tests {
         Body::ToolResult(Arc::new(output))
     }
 
-    /// What is shown after each step, with its second; `=` where nothing new is.
+    /// The activity after each step, with its second; `=` where nothing new is.
     #[derive(Default)]
     struct Told {
         activity: TurnActivity,

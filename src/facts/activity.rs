@@ -1,17 +1,17 @@
-//! What a turn is doing at one moment. Plain data: the engine derives it from the events of the turn.
+//! The activity of a turn at one moment. Plain data: the engine derives it from the events of the turn.
 
 use std::sync::Arc;
 
-/// What a turn is doing, and since when.
+/// An activity, and since when.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Activity {
-    /// What it does.
+    /// The activity.
     pub doing: Doing,
     /// Since when, in milliseconds since the epoch.
     pub since_ms: i64,
 }
 
-/// What a turn is doing.
+/// The kinds of activity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Doing {
     /// It prepares a model call, or waits for the model's first word.
@@ -31,7 +31,7 @@ pub enum Doing {
         call: Arc<str>,
         /// Its tool.
         tool: Arc<str>,
-        /// What it does, on one line.
+        /// The call on one line.
         summary: Arc<str>,
         /// The number of running calls.
         running: usize,

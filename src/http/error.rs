@@ -26,10 +26,10 @@ pub enum HttpError {
     /// The proxy that the environment names cannot be reached, or does not connect to the server.
     #[error("the proxy made no connection: {0}")]
     ProxyRefused(String),
-    /// What listens there speaks no TLS.
+    /// The listener there speaks no TLS.
     #[error("it speaks no TLS")]
     NotTls,
-    /// What listens there speaks no HTTP.
+    /// The listener there speaks no HTTP.
     #[error("it speaks no HTTP: {0}")]
     NotHttp(String),
     /// The server's certificate is not accepted.
@@ -64,7 +64,7 @@ pub enum CertificateFault {
 }
 
 impl HttpError {
-    /// What helps against it, as a sentence; `None` where the cause says all.
+    /// The advice against it, as a sentence; `None` where the cause says all.
     pub const fn advice(&self) -> Option<&'static str> {
         Some(match self {
             Self::Impossible(_) => return None,
@@ -209,7 +209,7 @@ fn is_private_host(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// What went wrong, innermost: the outer errors only say that something did. Never the address, which may
+/// The innermost cause: the outer errors only say that something did. Never the address, which may
 /// hold what is nobody's business.
 pub(super) fn cause_of(error: &reqwest::Error) -> String {
     let mut innermost: &dyn Error = error;

@@ -106,7 +106,7 @@ fn of_http(error: &HttpClientError) -> Failure {
     }
 }
 
-/// What went wrong. The outer errors name addresses.
+/// The innermost cause. The outer errors name addresses.
 fn innermost(error: &(dyn Error + 'static)) -> String {
     let mut innermost = error;
     loop {

@@ -154,7 +154,7 @@ impl Pipes {
     }
 }
 
-/// What a message is: an answer has no method.
+/// The shape of a message: an answer has no method.
 #[derive(serde::Deserialize)]
 pub(super) struct Shape {
     pub(super) id: Option<RequestId>,

@@ -28,7 +28,7 @@ pub struct NoSuchModel {
     pub id: Arc<str>,
 }
 
-/// What names are read against.
+/// The catalogue and the providers that names are read against.
 pub struct ModelNames<'n> {
     /// The catalogue.
     pub models: &'n Models,
@@ -57,7 +57,7 @@ impl ModelNames<'_> {
             !matches!(provider, embedded::NAME | scripted::NAME) && self.providers.contains(&provider);
         let found = self.models.resolve(provider, name);
         match found {
-            None if name.is_empty() || !is_open => Err(wrong()),
+            None if name.is_empty() || name.contains(char::is_whitespace) || !is_open => Err(wrong()),
             found => Ok(ModelRef {
                 provider: provider.into(),
                 id: found.map_or_else(|| name.into(), |model| model.id.clone()),
@@ -133,10 +133,11 @@ mod tests {
             (None, "hf.co/a/b", "ollama", "ollama hf.co/a/b?"),
             (None, "ollama/qwen3:8b", "anthropic", "ollama qwen3:8b?"),
             (Some("openai"), "gpt-100", "", "openai gpt-100?"),
-            // What runs in this process has no other models.
+            // A model inside this process has no others beside it.
             (None, "smollm2-135m-instruct", "openai", "embedded smollm2-135m-instruct"),
             (Some("embedded"), "gpt-99", "", "none of embedded"),
             (Some("antropic"), "claude-sonnet", "", "none of antropic"),
+            (None, "antropic claude-sonnet", "anthropic", "none of anthropic"),
             (None, "nothing", "", "none of "),
             (None, "", "ollama", "none of ollama"),
         ] {

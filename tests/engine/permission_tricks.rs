@@ -201,6 +201,11 @@ const ASKERS: &[Asker] = &[
         &[("tests/engine/tool_calls.rs", "denied_file_is_skipped_by_undo_and_denied_turn_kept")],
     ),
     (
+        "src/engine/native/call/web_search.rs",
+        "the search of a model's provider",
+        &[("tests/engine/hosted/web_search.rs", "first_offer_is_asked_about_unless_a_rule_decides")],
+    ),
+    (
         "src/tool/redirect_policy.rs",
         "redirects of a fetch",
         &[("tests/engine/fetch.rs", "redirect_is_followed_where_a_call_might_go")],

@@ -150,7 +150,7 @@ fn subagent_grant_must_be_strict_subset() {
         (r#"{:task "" :tools []}"#, "task must be"),
         (r#"{:task "x"}"#, "tools must be"),
         (r#"{:task "x" :tools [7]}"#, "tools must be"),
-        (r#"{:task "x" :tools [] :model "no/such"}"#, "there is no model \"such\""),
+        (r#"{:task "x" :tools [] :model "no/such"}"#, "there is no model \"no/such\""),
     ];
     let turns: String = cases
         .iter()

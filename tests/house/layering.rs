@@ -314,7 +314,7 @@ const PACKAGES: &[(&str, Table)] = &[
         &[
             ("canonical", &["bridge::edn"]),
             ("failure", &["bridge::client", "bridge::config", "bridge::provider", "bridge::store"]),
-            ("ephemeral", &["bridge::clock", "bridge::private", "failure"]),
+            ("ephemeral", &["bridge::clock", "bridge::private", "bridge::tool", "failure"]),
             ("rule_options", &["bridge::config", "bridge::similar", "bridge::tool", "failure"]),
             ("runtime", &["bridge::limits"]),
             ("lock", &["bridge::private"]),
@@ -352,6 +352,7 @@ const PACKAGES: &[(&str, Table)] = &[
                     "bridge::auth",
                     "bridge::config",
                     "bridge::federation",
+                    "bridge::files",
                     "bridge::json",
                     "bridge::private",
                     "bridge::realm",

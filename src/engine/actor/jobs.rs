@@ -234,7 +234,7 @@ fn end_of(job: &JobFacts) -> Update {
     };
     let text =
         format!("Background job {} ({}) {end}. {output}", job.id, crate::tool::one_line(&job.command, 200));
-    // What a command writes is no word of this program.
+    // The output of a command is no word of this program.
     let text = delimiters::body(&text).into_owned();
     Update { kind: UpdateKind::JobEnded, text, job_ids: vec![job.id.clone()] }
 }

@@ -115,7 +115,7 @@ async fn wait(turn: &Turn, id: &str, wait: JobWait, outputs: &Outputs) -> Result
             let (new, until) = growth(outputs, &job.output, read_until).await;
             read_until = until;
             line.push_str(&new);
-            // What the model wrote as a pattern holds up no other session.
+            // A pattern of the model's holds up no other session.
             let pattern = pattern.clone();
             let look = tokio::task::spawn_blocking(move || {
                 let found = any_matches(&pattern, &line, &mut meter);
