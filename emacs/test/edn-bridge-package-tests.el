@@ -136,7 +136,7 @@ As a user does who has nothing else, in another Emacs."
 (defconst edn-bridge-package-tests-order
   '("constants" "edn" "rpc" "program" "settings" "faces" "visible" "view" "transcript" "markdown-inline" "markdown-table"
     "markdown-code" "markdown" "chat-state" "chat-place" "chat-header" "chat" "buffers" "messages" "said"
-    "complete" "input" "queue" "diff" "tools-output" "tools" "shell" "follow" "files" "undo" "ediff" "interact"
+    "complete" "input" "queue" "diff" "tools-output" "tools" "shell" "follow" "diagnostics" "files" "undo" "ediff" "interact"
     "interact-kinds" "actions" "work" "attention" "sessions" "agents" "models" "auth" "trust" "rules" "mcp" "tree" "chats" "jobs"
     "side"
     "ask" "add" "rewrite" "context" "hands" "hands-tools" "query" "log" "daemon" "doctor" "usage" "drafts" "batch")
