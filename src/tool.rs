@@ -359,12 +359,12 @@ fn flag(arguments: &Value<'_>, key: &'static str) -> Result<bool, CallError> {
     }
 }
 
-/// The path argument, followed to where it leads; without one, the session's folder.
 /// The file that a call changes: the one that it was judged for, so that nothing else is looked at.
 fn judged(site: Site<'_>, arguments: &Value<'_>) -> Result<PathBuf, CallError> {
     site.judged.map_or_else(|| target(site.cwd, arguments, true), |path| Ok(path.to_owned()))
 }
 
+/// The path argument, followed to where it leads; without one, the session's folder.
 fn target(cwd: &Path, arguments: &Value<'_>, required: bool) -> Result<PathBuf, CallError> {
     let named = if required { Some(text(arguments, "path")?) } else { optional_text(arguments, "path")? };
     Ok(path::understood(cwd, named.unwrap_or("."))?.path)

@@ -209,7 +209,7 @@ fn config_values() {
         ("ui-protocol.history_runs", limits::UI_HISTORY_RUNS.to_string()),
         ("ui-protocol.history_events", limits::UI_HISTORY_EVENTS.to_string()),
         ("ui-protocol.sessions", limits::UI_SESSIONS.to_string()),
-        // No limit sets this: it is the length of a text, which a test of the prompt's own file holds.
+        // No limit sets this: it is the length of a text.
         ("turns.short_system_prompt_tokens", "350".to_owned()),
     ];
     let code: BTreeMap<String, String> =
