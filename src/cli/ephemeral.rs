@@ -1,4 +1,5 @@
-//! The folder of sessions that end with their process. Knows nothing of what is in it.
+//! The folder of sessions that end with their process. Knows of them only the names of their files, by which it finds the
+//! outputs that they kept.
 
 use std::io;
 use std::path::{Path, PathBuf};

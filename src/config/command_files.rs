@@ -1,6 +1,6 @@
 //! The files in a project's folder that the commands of a hook, an MCP server, an external agent or a provider name: by
-//! their words and variables, as modules, unnamed as those that its program runs, in folders that it loads code from, and by the globs at
-//! `:watch`.
+//! their words and variables, as modules, unnamed as those that their programs run, in folders that these load code from, and
+//! by the globs at `:watch`.
 //!
 //! Knows commands as the configuration has them, and the folder; does not know who trusts what.
 
@@ -507,8 +507,8 @@ pub fn programs_below(root: &Path, command: &Value<'_>) -> Vec<PathBuf> {
     candidates(root, command).into_iter().chain(named).collect()
 }
 
-/// The hooks, servers and providers of a project's configuration whose code trust does not watch: their program is a shell or an
-/// interpreter, also behind a wrapper, and no word of the command is a file of the project that may be code, or one is a
+/// The hooks, servers and providers of a project's configuration whose code trust does not watch: their program is a shell or
+/// an interpreter, also behind a wrapper, and no word of the command is a file of the project that may be code, or one is a
 /// pattern for code; or they load code from a folder with more than trust covers. Each as a sentence.
 pub fn unwatched(root: &Path, configuration: &Value<'_>) -> Vec<String> {
     let found = all(configuration).flat_map(|(what, hook)| {

@@ -24,7 +24,8 @@ pub(super) enum Failure {
     Other(String),
 }
 
-/// The message of the error that a transport gives in place of an answer that cannot be read.
+/// The message of the error that a transport gives in place of an answer that cannot be read. `rmcp` carries nothing else
+/// from a transport to a caller; a server that sends these words says the same of itself.
 pub(super) const UNREADABLE: &str = "its answer is none of the protocol's";
 
 type HttpClientError = StreamableHttpError<RequestError>;

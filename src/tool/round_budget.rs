@@ -23,8 +23,8 @@ impl RoundBudget {
         Self { bytes: if window == 0 { ROUND_RESULT_BYTES } else { bytes }, results: results.max(1) }
     }
 
-    /// Takes the room of the next result. Returns the bytes that its text may have, if it has more.
-    pub fn exceeded_by(&mut self, outcome: &Outcome) -> Option<usize> {
+    /// Takes the room of the next result. Returns the bytes that its text is to be cut to; `None` if it fits.
+    pub fn limit_for(&mut self, outcome: &Outcome) -> Option<usize> {
         let share = self.bytes.checked_div(self.results).unwrap_or(self.bytes).max(ROUND_RESULT_SHARE_BYTES);
         let size = outcome.text.len();
         self.bytes = self.bytes.saturating_sub(size.min(share));
@@ -70,15 +70,15 @@ mod tests {
     fn short_results_leave_their_room_to_later_ones() {
         let result = |bytes: usize| Outcome::ok("x".repeat(bytes));
         let mut budget = RoundBudget::new(40_000, 4);
-        assert_eq!(budget.exceeded_by(&result(1_000)), None);
-        assert_eq!(budget.exceeded_by(&result(48_000)), Some(13_000));
-        assert_eq!(budget.exceeded_by(&result(13_000)), None);
-        assert_eq!(budget.exceeded_by(&result(48_000)), Some(13_000));
+        assert_eq!(budget.limit_for(&result(1_000)), None);
+        assert_eq!(budget.limit_for(&result(48_000)), Some(13_000));
+        assert_eq!(budget.limit_for(&result(13_000)), None);
+        assert_eq!(budget.limit_for(&result(48_000)), Some(13_000));
         let mut unknown = RoundBudget::new(0, 1);
-        assert_eq!(unknown.exceeded_by(&result(ROUND_RESULT_BYTES)), None);
+        assert_eq!(unknown.limit_for(&result(ROUND_RESULT_BYTES)), None);
         // However many there are, each says something.
         let mut many = RoundBudget::new(4_000, 100);
-        let shares: Vec<_> = (0..100).map(|_| many.exceeded_by(&result(9_000))).collect();
+        let shares: Vec<_> = (0..100).map(|_| many.limit_for(&result(9_000))).collect();
         assert!(shares.iter().all(|share| *share == Some(ROUND_RESULT_SHARE_BYTES)), "{shares:?}");
     }
 

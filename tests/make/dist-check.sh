@@ -78,7 +78,7 @@ wheels() {
 }
 
 npm_package() {
-  HOME=$work npm install --silent --no-update-notifier --offline --global --prefix "$work/npm" "$DIST/edn-bridge-$VERSION-npm.tgz" &&
+  HOME=$work npm install --loglevel error --no-update-notifier --offline --global --prefix "$work/npm" "$DIST/edn-bridge-$VERSION-npm.tgz" &&
     answers "$work" env "HOME=$work" EDN_BRIDGE_DAEMON=never "$work/npm/bin/edn-bridge"
 }
 

@@ -248,7 +248,7 @@ pub async fn run_calls(turn: &Turn, calls: Vec<ToolCall>, unended: Option<Arc<Un
 
 /// The outcome with what the round's budget leaves of its text.
 async fn within(turn: &Turn, budget: &mut RoundBudget, outcome: Outcome) -> Outcome {
-    let Some(share) = budget.exceeded_by(&outcome) else { return outcome };
+    let Some(share) = budget.limit_for(&outcome) else { return outcome };
     let outputs = Outputs::new(&turn.shared.settings.state_dir, turn.session.id.as_str());
     let handle = turn.shared.clock.id("o-");
     let shorten = move || round_budget::shorten(outcome, share, &outputs, handle);
