@@ -18,7 +18,7 @@ fn turn_goes_on_when_its_editor_is_killed() {
     );
     let session = prompt(&mut bridge);
     let pid = daemon.pid();
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     bridge.kill();
     wait_until("the editor is still there", || daemon.clients() == 0);
     assert_eq!(at(&daemon.at_work()[0], &["session"]).and_then(Value::as_str), Some(&*session));
@@ -86,7 +86,7 @@ fn editor_that_comes_back_gets_what_it_missed() {
     let mut bridge = daemon.setup.interactor();
     let session = prompt(&mut bridge);
     assert_eq!(code(&bridge.ask("f", "follow_up", "{:message \"later\"}")), "");
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     let number = |frame: &Owned| at(frame, &["data", "offset"]).and_then(Value::as_i64).unwrap();
     let seen = bridge.event("session/entry");
     let entry = at(&seen, &["data", "entry", "id"]).and_then(Value::as_str).unwrap().to_owned();

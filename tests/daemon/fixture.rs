@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use edn_bridge::edn;
 use edn_bridge::value::{Owned, Value};
 
-use crate::support::{Bridge, PATIENCE, Setup, at, code, data, is_event, wait_until};
+use crate::support::{Bridge, PATIENCE, Setup, at, code, data, has_content, is_event, wait_until};
 
 /// A setup whose editors use a daemon, which ends with it.
 pub struct Daemon {
@@ -128,6 +128,11 @@ impl Daemon {
 
     pub fn file(&self, name: &str) -> std::path::PathBuf {
         self.setup.project().join(name)
+    }
+
+    /// Whether a command has written to a file of the project.
+    pub fn wrote(&self, name: &str) -> bool {
+        has_content(&self.file(name))
     }
 }
 

@@ -35,7 +35,7 @@ fn frozen_replaced_daemon_is_named_by_stop() {
     let mut old = daemon.setup.interactor();
     let first = daemon.pid();
     prompt(&mut old);
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     daemon.then_says(END);
     assert!(daemon.control(&["restart"]).status.success());
     let (mut new, second) = (daemon.setup.interactor(), daemon.pid());

@@ -64,7 +64,7 @@ fn cut_turn_is_marked_by_the_daemon_after_a_kill() {
     daemon.change(|setup| setup.arg("--yolo"));
     let mut bridge = daemon.setup.interactor();
     let session = prompt(&mut bridge);
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     daemon.kill(bridge);
     std::fs::write(daemon.file("go"), "").unwrap();
     daemon.then_says(END);
@@ -92,7 +92,7 @@ fn subagent_of_a_killed_daemon_is_marked_and_named() {
     let child =
         at(&envelope, &["data", "payload", "subagent-id"]).and_then(Value::as_str).unwrap().to_owned();
     approve(&mut bridge, &envelope);
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     assert_eq!(daemon.notes(), 2);
     daemon.kill(bridge);
     std::fs::write(daemon.file("go"), "").unwrap();

@@ -483,7 +483,7 @@ fn begun(setup: &Setup) -> (support::Bridge, Served) {
     server.next += 1;
     let params = json!({"name": "prompt", "arguments": {"message": "go"}});
     server.send(&json!({"jsonrpc": "2.0", "id": server.next, "method": "tools/call", "params": params}));
-    support::wait_until("the command runs", || setup.project().join("ran").exists());
+    support::wait_until("the command runs", || support::has_content(&setup.project().join("ran")));
     (bridge, server)
 }
 

@@ -92,7 +92,7 @@ fn stop_refuses_while_a_turn_runs_unless_now() {
     daemon.change(|setup| setup.arg("--yolo"));
     let mut bridge = daemon.setup.interactor();
     let session = prompt(&mut bridge);
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     let refused = daemon.control(&["stop"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&refused.stdout).contains(&session), "{refused:?}");

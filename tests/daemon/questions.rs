@@ -29,7 +29,7 @@ fn question_that_nobody_sees_waits_for_an_editor() {
     let session = prompt(&mut bridge);
     let first = bridge.event("interaction/requested");
     approve(&mut bridge, &first);
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     bridge.kill();
     wait_until("the editor is still there", || daemon.clients() == 0);
     std::fs::write(daemon.file("go"), "").unwrap();
@@ -62,7 +62,7 @@ fn grace_bounds_a_question_that_nobody_sees() {
     prompt(&mut bridge);
     let first = bridge.event("interaction/requested");
     approve(&mut bridge, &first);
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     bridge.kill();
     wait_until("the editor is still there", || daemon.clients() == 0);
     std::fs::write(daemon.file("go"), "").unwrap();

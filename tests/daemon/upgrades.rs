@@ -18,7 +18,7 @@ fn turn_goes_on_in_a_new_daemon_after_its_running_tool() {
     let mut old = daemon.setup.interactor();
     let session = prompt(&mut old);
     let first = daemon.pid();
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     daemon.then_says(
         "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"echo $BRIDGE_TEST >> told\"}}}]}
                   {:steps [{:delta \"end\"}]}]}",
@@ -36,7 +36,7 @@ fn turn_goes_on_in_a_new_daemon_after_its_running_tool() {
     assert_eq!(old.wait().code(), Some(75));
     assert!(!old.told().contains(":event \"turn/ended\""));
     // Nobody is there, and the turn keeps the variables of the editor that began it.
-    wait_until("the turn did not go on", || daemon.file("told").exists());
+    wait_until("the turn did not go on", || daemon.wrote("told"));
     wait_until("the turn did not end", || daemon.at_work().is_empty() && daemon.notes() == 0);
     wait_until("the old daemon stays", || !std::path::Path::new(&format!("/proc/{first}")).exists());
     daemon.setup.environment.pop();
@@ -62,7 +62,7 @@ fn turn_goes_on_though_its_new_daemon_is_killed_over_it() {
     daemon.change(|setup| setup.arg("--yolo"));
     let mut old = daemon.setup.interactor();
     let session = prompt(&mut old);
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     daemon.then_says(END);
     daemon.replace();
     let second = daemon.pid();
@@ -87,7 +87,7 @@ fn second_restart_cuts_off_no_turn_that_goes_over() {
     daemon.change(|setup| setup.arg("--yolo"));
     let mut old = daemon.setup.interactor();
     let (session, first) = (prompt(&mut old), daemon.pid());
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     let mut idle = daemon.setup.interactor();
     // The engine of the next daemon waits for its script.
     let (script, pipe) = (daemon.setup.dir.path().join("script.edn"), daemon.setup.dir.path().join("pipe"));
@@ -155,7 +155,7 @@ fn question_goes_over_to_a_new_daemon_beside_a_running_tool() {
     let session = prompt(&mut old);
     let question = old.event("interaction/requested");
     assert!(question.to_string().contains("asked >> asked"), "{question}");
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     daemon.then_says(END);
     daemon.replace();
     std::fs::write(daemon.file("go"), "").unwrap();
@@ -236,14 +236,14 @@ fn turn_that_went_over_is_marked_after_a_kill() {
     daemon.change(|setup| setup.arg("--yolo"));
     let mut old = daemon.setup.interactor();
     let session = prompt(&mut old);
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     daemon.then_says(
         "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"echo n >> next; sleep 1000\"}}}]}]}",
     );
     daemon.replace();
     std::fs::write(daemon.file("go"), "").unwrap();
     assert_eq!(old.wait().code(), Some(75));
-    wait_until("the turn did not go on", || daemon.file("next").exists());
+    wait_until("the turn did not go on", || daemon.wrote("next"));
     let second = daemon.pid();
     signal(second, "-KILL");
     wait_until("the daemon still answers", || daemon.status().is_none());
@@ -297,7 +297,7 @@ fn background_job_keeps_its_session_in_the_old_daemon() {
     let mut old = daemon.setup.interactor();
     let session = prompt(&mut old);
     old.event("turn/ended");
-    wait_until("the job did not begin", || daemon.file("began").exists());
+    wait_until("the job did not begin", || daemon.wrote("began"));
     daemon.then_says(END);
     daemon.replace();
     let listed = old.ask("jobs", "list_background_jobs", "{}").to_string();
@@ -320,11 +320,11 @@ fn workflow_goes_on_in_a_new_daemon_before_its_next_stage() {
     let mut old = daemon.setup.interactor();
     let session = session_of(&mut old);
     old.ask("w", "command", "{:text \"/workflow w\"}");
-    wait_until("the stage did not begin", || daemon.file("began").exists());
+    wait_until("the stage did not begin", || daemon.wrote("began"));
     daemon.replace();
     std::fs::write(daemon.file("go"), "").unwrap();
     assert_eq!(old.wait().code(), Some(75));
-    wait_until("it did not go on", || daemon.file("b").exists());
+    wait_until("it did not go on", || daemon.wrote("b"));
     wait_until("it did not end", || daemon.notes() == 0);
     assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap(), "done\n");
     assert_eq!(std::fs::read_to_string(daemon.file("b")).unwrap(), "b\n");
@@ -395,7 +395,7 @@ fn replaced_daemon_is_shown_and_ended_by_stop_now() {
     let mut old = daemon.setup.interactor();
     let (session, first) = (prompt(&mut old), daemon.pid());
     old.event("turn/ended");
-    wait_until("the job did not begin", || daemon.file("began").exists());
+    wait_until("the job did not begin", || daemon.wrote("began"));
     let job: i64 = std::fs::read_to_string(daemon.file("job")).unwrap().trim().parse().unwrap();
     daemon.then_says(END);
     daemon.replace();
@@ -448,7 +448,7 @@ fn replaced_daemon_takes_nothing_over() {
     let mut old = daemon.setup.interactor();
     let first = daemon.pid();
     let session = prompt(&mut old);
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     daemon.then_says(END);
     daemon.replace();
     let ask = |line: &str| ask_at(&daemon, first, line);
@@ -474,7 +474,7 @@ fn killed_replaced_daemon_is_shown_no_more() {
     let mut old = daemon.setup.interactor();
     let first = daemon.pid();
     prompt(&mut old);
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     daemon.then_says(END);
     assert!(daemon.control(&["restart"]).status.success());
     signal(first, "-KILL");
@@ -515,7 +515,7 @@ fn told_over(answer: impl FnOnce(&Daemon) -> Box<dyn FnOnce() -> &'static str + 
     daemon.change(|setup| setup.arg("--yolo").env("BRIDGE_TEST", "one"));
     let mut old = daemon.setup.interactor();
     prompt(&mut old);
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     daemon.then_says(&telling());
     daemon.replace();
     daemon.setup.environment.pop();
@@ -525,7 +525,7 @@ fn told_over(answer: impl FnOnce(&Daemon) -> Box<dyn FnOnce() -> &'static str + 
     std::fs::write(daemon.file("go"), "").unwrap();
     assert_eq!(old.wait().code(), Some(75));
     answered.join().unwrap();
-    wait_until("the turn did not go on", || daemon.file("told").exists() && daemon.at_work().is_empty());
+    wait_until("the turn did not go on", || daemon.wrote("told") && daemon.at_work().is_empty());
     assert_eq!(std::fs::read_to_string(daemon.file("done")).unwrap(), "done\n");
     std::fs::read_to_string(daemon.file("told")).unwrap()
 }
@@ -561,7 +561,7 @@ fn session_moves_though_its_new_daemon_is_slow() {
     let mut old = daemon.setup.interactor();
     let first = daemon.pid();
     prompt(&mut old);
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     daemon.then_says(&telling());
     daemon.replace();
     daemon.setup.environment.pop();
@@ -574,7 +574,7 @@ fn session_moves_though_its_new_daemon_is_slow() {
     let status = ask_at(&daemon, first, ":status\n");
     signal(second, "-CONT");
     assert!(status.contains(":phase \"leaving\""), "{status}");
-    wait_until("the turn did not go on", || daemon.file("told").exists() && daemon.at_work().is_empty());
+    wait_until("the turn did not go on", || daemon.wrote("told") && daemon.at_work().is_empty());
     assert_eq!(std::fs::read_to_string(daemon.file("told")).unwrap(), "one\n");
 }
 
@@ -590,7 +590,7 @@ fn subagent_ends_in_the_old_daemon_and_its_parent_moves() {
     let session = prompt(&mut old);
     let question = old.event("interaction/requested");
     approve(&mut old, &question);
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     daemon.then_says(END);
     daemon.replace();
     std::fs::write(daemon.file("go"), "").unwrap();

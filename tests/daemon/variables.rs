@@ -47,7 +47,7 @@ fn waiting_message_keeps_its_variables_over_a_restart() {
     daemon.change(|setup| setup.arg("--yolo").env("BRIDGE_TEST", "canary-of-one"));
     let mut one = daemon.setup.interactor();
     let session = prompt(&mut one);
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     daemon.setup.environment.pop();
     daemon.change(|setup| setup.env("BRIDGE_TEST", "canary-of-two"));
     let mut two = daemon.editor_at(&session);
@@ -98,7 +98,7 @@ fn waiting_message_without_its_variables_is_told() {
     daemon.change(|setup| setup.arg("--yolo").env("BRIDGE_TEST", "one"));
     let mut one = daemon.setup.interactor();
     let session = prompt(&mut one);
-    wait_until("the command did not begin", || daemon.file("began").exists());
+    wait_until("the command did not begin", || daemon.wrote("began"));
     assert_eq!(code(&one.ask("f", "follow_up", "{:message \"again\"}")), "");
     daemon.kill(one);
     std::fs::write(daemon.file("go"), "").unwrap();

@@ -39,6 +39,12 @@ pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// Whether a file has been written to. A shell makes the file first: whoever ends the command as soon as it is there may find
+/// it empty.
+pub fn has_content(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
+}
+
 /// The variables with keys of model servers: those of the person who runs the tests must choose no model.
 const KEYS: &[&str] = &[
     "ANTHROPIC_API_KEY",
